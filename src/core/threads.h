@@ -1,0 +1,36 @@
+// Threads: the program's own pool of workers for CPU kernels.
+//
+// Work is cut into numbered pieces by the caller, never by the number of threads, so that a result's bits cannot
+// depend on it. Pieces are taken in ascending order by whichever thread is free.
+//
+// Threads  for_each is called from one thread at a time; the caller works too
+// Errors   the first exception thrown by a piece is thrown again by for_each, after all threads have stopped
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace slideway {
+
+class Threads {
+ public:
+  // count 0: as many as this process may use (affinity and the cgroup's cpu.max).
+  explicit Threads(int count = 0);
+  ~Threads();
+
+  // Runs piece(i) for every i in [0, pieces).
+  void for_each(std::int64_t pieces, const std::function<void(std::int64_t)>& piece);
+
+  int count() const { return count_; }
+
+ private:
+  struct Pool;
+  int count_;
+  std::unique_ptr<Pool> pool_;
+};
+
+// The processors this process may use: min(affinity, cgroup cpu.max), at least 1.
+int usable_processors();
+
+}  // namespace slideway

@@ -1,8 +1,8 @@
 // Error: the one exception of this program, with a kind that decides the exit code and the HTTP status.
 //
-// Outcomes that are normal (a pool is full, a stream has ended) are values, not errors. A message says what was
-// expected, what was found and where: the tensor, the file, the offset, both shapes.
-// Caught in three places only: cli/main, serve/api, serve/engine.
+// Outcomes that are normal (a pool is full, a stream has ended) are values, not errors. A message says what
+// was expected, what was found and where: the tensor, the file, the offset, both shapes. Caught in three
+// places only: cli/main, serve/api, serve/engine.
 #pragma once
 
 #include <sstream>
@@ -40,8 +40,8 @@ template <class... Parts>
 }
 
 // States a promise of this program to itself; kept in every build. No user input can reach one.
-#define CHECK(cond, ...)                                                                       \
-  ((cond) ? void(0)                                                                            \
+#define CHECK(cond, ...)                                                                            \
+  ((cond) ? void(0)                                                                                 \
           : ::slideway::fail(::slideway::ErrorKind::internal, __FILE__, ":", __LINE__, ": ", #cond, \
                              " " __VA_OPT__(, ) __VA_ARGS__))
 

@@ -101,7 +101,7 @@ class Ops {
   // out[t,:] = x[t,:] · rstd[t] · weight,  rstd[t] = 1 / sqrt(mean(x[t,:]²) + eps)
   virtual void rms_norm(Tensor out /*[T, D] act*/, Tensor rstd /*[T] f32*/, Tensor x /*[T, D] act*/,
                         Tensor weight /*[D]*/, float eps) = 0;
-  // d_x += …, d_weight += …
+  // d_x += …, d_weight += … (d_weight empty: not wanted)
   virtual void rms_norm_backward(Tensor d_x /*[T, D] act*/, Tensor d_weight /*[D] f32*/, Tensor d_out /*[T, D]*/,
                                  Tensor x /*[T, D]*/, Tensor weight /*[D]*/, Tensor rstd /*[T] f32*/) = 0;
   // x += y
@@ -109,7 +109,7 @@ class Ops {
   // Qwen3: every query head is RMS-normed over E with q_weight, every key head with k_weight; values are copied.
   virtual void head_norm(Tensor out /*[T, (H+2K)E] act*/, Tensor rstd /*[T, H+K] f32*/, Tensor qkv, Heads heads,
                          Tensor q_weight /*[E]*/, Tensor k_weight /*[E]*/, float eps) = 0;
-  // d_qkv holds the gradient of out and becomes that of qkv (in place); d_q_weight, d_k_weight +=
+  // d_qkv holds the gradient of out and becomes that of qkv (in place); d_q_weight, d_k_weight += (or both empty)
   virtual void head_norm_backward(Tensor d_qkv, Tensor d_q_weight /*[E] f32*/, Tensor d_k_weight /*[E] f32*/,
                                   Tensor qkv /*before the norm*/, Tensor rstd, Heads heads, Tensor q_weight,
                                   Tensor k_weight) = 0;

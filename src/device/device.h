@@ -1,18 +1,31 @@
-// Device: where computing happens. Memory, streams of ordered work, and events that order streams among each other.
+// Device: where computing happens. Memory, streams of ordered work, and events that order streams among each
+// other.
 //
-// An Event is a counter that only grows (a timeline). signal(n) raises it to n, wait(n) holds until it has reached
-// n. Both exist for host threads and for streams, and a wait may be issued before its signal.
+// An Event is a counter that only grows (a timeline). signal(n) raises it to n, wait(n) holds until it has
+// reached n. Both exist for host threads and for streams, and a wait may be issued before its signal.
 //
 // Three devices stand behind this interface:
-//   host, at once     streams do what they are told when they are told; nothing is copied that need not be (product)
-//   host, seeded      streams are queues; a seeded choice decides whose next item runs; real copies (tests, option)
-//   cuda              CUDA streams; waits and signals are stream memory operations on a pinned word
+//   host, at once     streams do what they are told when they are told; nothing is copied that need not be
+//   (product) host, seeded      streams are queues; a seeded choice decides whose next item runs; real copies
+//   (tests, option) cuda              CUDA streams; waits and signals are stream memory operations on a
+//   pinned word
+//
+// Rules that all three hold their callers to:
+//   - the signals of one event ascend, from whichever stream they come
+//   - where streams run at once a wait cannot hold anything up, so that signals are issued before the waits
+//   for them;
+//     code that is to run on every device issues in that order (another thread or a host signal may come
+//     later)
+//   - a stream or event ends when what was issued to it is done: synchronize first, or what is left may be
+//   dropped
+//   - an error inside a Worker's closure reaches the issuing thread at that worker's synchronize() at the
+//   latest
 //
 // Units    bytes
-// Owns     its streams' queues; Buffers own their memory and must end before the Device
-// Threads  issuing is one thread at a time; Worker closures run on the worker's own thread (cuda) or in its turn
-// Errors   out_of_memory, device; internal when streams wait for each other in a circle
-// Source   docs/design.md, "Device"
+// Owns     its streams' queues; Buffers own their memory; all of them end before the Device
+// Threads  issuing is one thread at a time; Worker closures run on the worker's own thread (cuda) or in its
+// turn Errors   out_of_memory, device; internal when streams wait for each other in a circle (who waits for
+// what) Source   docs/design.md, "Device"
 #pragma once
 
 #include <cstddef>
@@ -21,6 +34,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 
@@ -60,8 +74,8 @@ class Buffer {
 class Event {
  public:
   virtual ~Event() = default;
-  virtual void signal(std::uint64_t value) = 0;           // from the host, now
-  virtual void wait(std::uint64_t value) = 0;             // the host thread blocks
+  virtual void signal(std::uint64_t value) = 0;  // from the host, now
+  virtual void wait(std::uint64_t value) = 0;    // the host thread blocks
   virtual bool reached(std::uint64_t value) const = 0;
 };
 
@@ -72,7 +86,7 @@ class Stream {
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;  // between any two places of memory
   virtual void signal(Event& event, std::uint64_t value) = 0;  // when everything issued so far has been done
   virtual void wait(Event& event, std::uint64_t value) = 0;    // nothing issued later starts before
-  virtual void synchronize() = 0;                              // the host thread blocks until the stream is empty
+  virtual void synchronize() = 0;  // the host thread blocks until the stream is empty
 };
 
 // A stream of host work: a thread beside the device, such as the one that runs the optimizer.
@@ -90,17 +104,26 @@ class Device {
   virtual std::string name() const = 0;
   // False where the device computes on host memory in place, so that a fetch need not copy.
   virtual bool copies() const = 0;
-  virtual Buffer allocate(std::size_t bytes) = 0;         // device memory, zeroed
-  virtual Buffer allocate_pinned(std::size_t bytes) = 0;  // host memory that the device copies from at full speed
+  virtual Buffer allocate(std::size_t bytes) = 0;  // device memory, zeroed
+  virtual Buffer allocate_pinned(
+      std::size_t bytes) = 0;  // host memory that the device copies from at full speed
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   virtual std::unique_ptr<Worker> make_worker(const std::string& name) = 0;
   virtual std::unique_ptr<Event> make_event(const std::string& name) = 0;
 };
 
+// A stream's wait for an event, by name.
+struct StreamWait {
+  std::string stream, event;
+  std::uint64_t value;
+};
+
 struct HostDeviceOptions {
-  bool seeded = false;    // streams as queues in an order drawn from seed, with real copies
+  bool seeded = false;  // streams as queues in an order drawn from seed, with real copies
   std::uint64_t seed = 0;
-  // For tests: the index (from 0, in order of issue) of the one stream wait that is left out; -1: none.
+  // For tests of a seeded device. Every stream wait is appended to waits as it is issued; the one with the
+  // index dropped_wait (from 0, in order of issue) is left out.
+  std::vector<StreamWait>* waits = nullptr;
   std::int64_t dropped_wait = -1;
 };
 

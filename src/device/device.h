@@ -121,10 +121,11 @@ struct StreamWait {
 struct HostDeviceOptions {
   bool seeded = false;  // streams as queues in an order drawn from seed, with real copies
   std::uint64_t seed = 0;
-  // For tests of a seeded device. Every stream wait is appended to waits as it is issued; the one with the
-  // index dropped_wait (from 0, in order of issue) is left out.
+  // For tests of a seeded device. Every stream wait is appended to waits as it is issued. Left out are the
+  // one with the index dropped_wait (from 0, in order of issue) and those that drops says yes to.
   std::vector<StreamWait>* waits = nullptr;
   std::int64_t dropped_wait = -1;
+  std::function<bool(const StreamWait&)> drops;
 };
 
 std::unique_ptr<Device> make_host_device(const HostDeviceOptions& options = {});

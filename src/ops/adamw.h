@@ -2,25 +2,25 @@
 //
 //   g  = clip · grad
 //   m ← β₁ m + (1−β₁) g          v ← β₂ v + (1−β₂) g²
-//   w ← w − lr·( m / (1−β₁ᵗ) / (sqrt(v / (1−β₂ᵗ)) + ε) + λ w )       (decoupled decay, Loshchilov & Hutter 2019)
+//   w ← w − lr·( m / (1−β₁ᵗ) / (sqrt(v / (1−β₂ᵗ)) + ε) + λ w )       (decoupled decay, Loshchilov & Hutter
+//   2019)
 //
-// One explicit order of fused multiply-adds, IEEE square root and division, denormals kept: the same bits on scalar,
-// AVX2, AVX-512 and CUDA, in one piece and in two, at any cut of the range. The order is written out in
-// docs/numerics.md and in ops/cpu/adamw_scalar.cpp, which is the specification.
+// One explicit order of fused multiply-adds, IEEE square root and division, denormals kept: the same bits on
+// scalar, AVX2, AVX-512 and CUDA, in one piece and in two, at any cut of the range. The order is written out
+// in docs/numerics.md and in ops/cpu/adamw_scalar.cpp, which is the specification.
 //
 // Threads  ranges that do not overlap may be updated side by side
 #pragma once
 
 #include <cstdint>
-#include <string_view>
-#include <vector>
 
+#include "ops/cpu/cpu_level.h"
 #include "tensor/tensor.h"
 
 namespace slideway {
 
 struct AdamwOptions {
-  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 
 // The constants of one step; computed once in f64 by adamw_step so that every backend receives the same bits.
@@ -32,7 +32,8 @@ struct AdamwStep {
   float clip;              // factor on the gradient; 1 without clipping
 };
 
-AdamwStep adamw_step(const AdamwOptions& options, double lr, double weight_decay, double clip, std::int64_t t);
+AdamwStep adamw_step(const AdamwOptions& options, double lr, double weight_decay, double clip,
+                     std::int64_t t);
 
 // A range of n parameters. grad is bf16 or f32.
 struct AdamwRange {
@@ -45,14 +46,9 @@ struct AdamwRange {
   std::int64_t n;
 };
 
-// Which of the state is written: the whole update; or, for an update in two pieces with the same bits, first the
-// weights alone (m and v are computed and dropped), then the moments alone.
+// Which of the state is written: the whole update; or, for an update in two pieces with the same bits, first
+// the weights alone (m and v are computed and dropped), then the moments alone.
 enum class AdamwPiece { whole, weights, moments };
-
-enum class CpuLevel { scalar, avx2, avx512 };
-std::vector<CpuLevel> cpu_levels();   // those this machine has, ascending
-CpuLevel best_cpu_level();            // the highest, unless SLIDEWAY_CPU_LEVEL names a lower one
-std::string_view name_of(CpuLevel level);
 
 void adamw(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece = AdamwPiece::whole,
            CpuLevel level = best_cpu_level());

@@ -159,7 +159,7 @@ class Ops {
   // y[rows, out_column : +N] += scale · v Bᵀ
   virtual void lora_expand(Tensor y /*[T, N'] act*/, Tensor v, const LoraTarget& lora) = 0;
   // From d_y and the forward's x and v: d_b += scale · d_yᵀ v; d_v = scale · d_y B; d_a += d_vᵀ dropout(x);
-  // d_x += dropout-mask(d_v A). d_x empty: not wanted.
+  // d_x += dropout-mask(d_v A). d_x empty: not wanted. v holds d_v on return.
   virtual void lora_backward(Tensor d_x /*[T, C] act or empty*/, Tensor d_y /*[T, N'] act*/, Tensor x, Tensor v,
                              const LoraTarget& lora, const Dropout& dropout) = 0;
 

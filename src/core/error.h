@@ -1,8 +1,8 @@
 // Error: the one exception of this program, with a kind that decides the exit code and the HTTP status.
 //
-// Outcomes that are normal (a pool is full, a stream has ended) are values, not errors. A message says what
-// was expected, what was found and where: the tensor, the file, the offset, both shapes. Caught in three
-// places only: cli/main, serve/api, serve/engine.
+// Outcomes that are normal (a pool is full, a stream has ended) are values, not errors. A message says what was
+// expected, what was found and where: the tensor, the file, the offset, both shapes.
+// Caught in three places only: cli/main, serve/api, serve/engine.
 #pragma once
 
 #include <sstream>

@@ -42,8 +42,7 @@ class File {
   fs::path path_;
 };
 
-// A file mapped read-only. The pages belong to the system; drop() tells it that a range will not be read
-// again.
+// A file mapped read-only. The pages belong to the system; drop() tells it that a range will not be read again.
 class MappedFile {
  public:
   explicit MappedFile(const fs::path& path);
@@ -63,13 +62,12 @@ class MappedFile {
 
 std::string read_text(const fs::path& path);
 
-// Replacing things whole. Each of these leaves at path the old or the new, complete, whatever happens in
-// between: a kill, a full disk, a loss of power. What they write lies beside path as .tmp-<name> until it is
-// complete and on the disk; a failure removes it, a kill leaves it. Folders are swapped in one step where the
-// file system can; where it cannot, the old folder is called .old-<name> while the two names change, and a
-// kill in that moment leaves the old and the new complete but nothing under path itself, which
-// clean_leftovers or the next write puts right. One writer a path at a time. A path that is a link is
-// followed.
+// Replacing things whole. Each of these leaves at path the old or the new, complete, whatever happens in between: a
+// kill, a full disk, a loss of power. What they write lies beside path as .tmp-<name> until it is complete and on the
+// disk; a failure removes it, a kill leaves it. Folders are swapped in one step where the file system can; where it
+// cannot, the old folder is called .old-<name> while the two names change, and a kill in that moment leaves the old
+// and the new complete but nothing under path itself, which clean_leftovers or the next write puts right.
+// One writer a path at a time. A path that is a link is followed.
 void write_text_atomically(const fs::path& path, std::string_view text);
 // Calls fill with an empty temporary folder and syncs all that it wrote before the names change.
 void write_folder_atomically(const fs::path& path,
@@ -77,8 +75,8 @@ void write_folder_atomically(const fs::path& path,
 
 // .tmp-… and .old-…: readers of a folder's entries pass over these names.
 bool is_leftover(const fs::path& path);
-// Removes what killed writes left in folder, and gives an .old-<name> its name back if nothing else bears it.
-// To be called before reading a folder that a killed run may have written, while nobody writes in it.
+// Removes what killed writes left in folder, and gives an .old-<name> its name back if nothing else bears it. To be
+// called before reading a folder that a killed run may have written, while nobody writes in it.
 void clean_leftovers(const fs::path& folder);
 
 // For tests: the n-th write (from 1) of this process from now on fails with this errno; 0 switches it off.

@@ -1,7 +1,7 @@
 // Threads: the program's own pool of workers for CPU kernels.
 //
-// Work is cut into numbered pieces by the caller, never by the number of threads, so that a result's bits
-// cannot depend on it. Pieces are taken in ascending order by whichever thread is free.
+// Work is cut into numbered pieces by the caller, never by the number of threads, so that a result's bits cannot
+// depend on it. Pieces are taken in ascending order by whichever thread is free.
 //
 // Threads  for_each is called from one thread at a time; the caller works too
 // Errors   the first exception thrown by a piece is thrown again by for_each, after all threads have stopped
@@ -36,8 +36,8 @@ class Threads {
 
 // The processors this process may use: min(affinity, cgroup cpu.max), at least 1.
 int usable_processors();
-// The least CPU limit among the control groups listed in proc_self_cgroup (the text of /proc/self/cgroup) and
-// above them, versions 1 and 2, mounted at mount; 0: no limit.
+// The least CPU limit among the control groups listed in proc_self_cgroup (the text of /proc/self/cgroup) and above
+// them, versions 1 and 2, mounted at mount; 0: no limit.
 int cgroup_processors(std::string_view proc_self_cgroup, const fs::path& mount);
 
 }  // namespace slideway

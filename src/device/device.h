@@ -1,31 +1,25 @@
-// Device: where computing happens. Memory, streams of ordered work, and events that order streams among each
-// other.
+// Device: where computing happens. Memory, streams of ordered work, and events that order streams among each other.
 //
-// An Event is a counter that only grows (a timeline). signal(n) raises it to n, wait(n) holds until it has
-// reached n. Both exist for host threads and for streams, and a wait may be issued before its signal.
+// An Event is a counter that only grows (a timeline). signal(n) raises it to n, wait(n) holds until it has reached n.
+// Both exist for host threads and for streams, and a wait may be issued before its signal.
 //
 // Three devices stand behind this interface:
-//   host, at once     streams do what they are told when they are told; nothing is copied that need not be
-//   (product) host, seeded      streams are queues; a seeded choice decides whose next item runs; real copies
-//   (tests, option) cuda              CUDA streams; waits and signals are stream memory operations on a
-//   pinned word
+//   host, at once     streams do what they are told when they are told; nothing is copied that need not be (product)
+//   host, seeded      streams are queues; a seeded choice decides whose next item runs; real copies (tests, option)
+//   cuda              CUDA streams; waits and signals are stream memory operations on a pinned word
 //
 // Rules that all three hold their callers to:
 //   - the signals of one event ascend, from whichever stream they come
-//   - where streams run at once a wait cannot hold anything up, so that signals are issued before the waits
-//   for them;
-//     code that is to run on every device issues in that order (another thread or a host signal may come
-//     later)
-//   - a stream or event ends when what was issued to it is done: synchronize first, or what is left may be
-//   dropped
-//   - an error inside a Worker's closure reaches the issuing thread at that worker's synchronize() at the
-//   latest
+//   - where streams run at once a wait cannot hold anything up: code for every device issues a signal before the
+//     waits for it; only code for the others may issue a wait first
+//   - a stream or event ends when what was issued to it is done: synchronize first, or what is left may be dropped
+//   - an error inside a Worker's closure reaches the issuing thread at that worker's synchronize() at the latest
 //
 // Units    bytes
 // Owns     its streams' queues; Buffers own their memory; all of them end before the Device
-// Threads  issuing is one thread at a time; Worker closures run on the worker's own thread (cuda) or in its
-// turn Errors   out_of_memory, device; internal when streams wait for each other in a circle (who waits for
-// what) Source   docs/design.md, "Device"
+// Threads  issuing is one thread at a time; Worker closures run on the worker's own thread (cuda) or in its turn
+// Errors   out_of_memory, device; internal when streams wait for each other in a circle (who waits for what)
+// Source   docs/design.md, "Device"
 #pragma once
 
 #include <cstddef>

@@ -33,7 +33,7 @@ LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_
 
 # Small, and none like another: what a family has of its own is in one of them.
 SHAPE = dict(vocab_size=128, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-             num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=0)
+             num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1, eos_token_id=7)
 FAMILIES = {
     "llama": (transformers.LlamaConfig(
         **SHAPE, rms_norm_eps=1e-5, tie_word_embeddings=False,

@@ -2,9 +2,8 @@
 //
 //   y = W x + scale · B (A x)       for every module it adapts
 //
-// A loaded adapter is exact: every tensor of its file has found its place, every A its B, every module that
-// the config names its tensors, ranks and shapes agree, and all numbers are finite. Otherwise it does not
-// load.
+// A loaded adapter is exact: every tensor of its file has found its place, every A its B, every module that the
+// config names its tensors, ranks and shapes agree, and all numbers are finite. Otherwise it does not load.
 //
 // Units    bytes
 // Owns     its tensors

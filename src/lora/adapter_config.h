@@ -1,11 +1,10 @@
 // AdapterConfig: adapter_config.json of a LoRA adapter, as peft writes it.
 //
-// Every field is honoured or the load is refused by name. A key that this program has never heard of is
-// passed over in silence when it says nothing (null, false, 0, empty), and else with one warning that names
-// it.
+// Every field is honoured or the load is refused by name. A key that this program has never heard of is passed
+// over in silence when it says nothing (null, false, 0, empty), and else with one warning that names it.
 //
-// Errors   not_found, corrupt (not JSON, a field of the wrong kind, r < 1), unsupported (names the field and
-// value) Source   peft's LoraConfig and check_target_module_exists; docs/formats.md
+// Errors   not_found, corrupt (not JSON, a field of the wrong kind, r < 1), unsupported (names field and value)
+// Source   peft's LoraConfig and check_target_module_exists; docs/formats.md
 #pragma once
 
 #include <cstdint>

@@ -7,12 +7,10 @@
 //   decoder.forward(l, …, &parts.lora(dropout), …);
 //   save_adapter(folder, lora, fetch);
 //
-// Blocks may differ in size between layers (layers_to_transform, rank_pattern); a layer without any has 0
-// elements.
+// Blocks may differ in size between layers (layers_to_transform, rank_pattern); one without modules has 0 elements.
 //
 // Units    elements
-// Errors   invalid_input: a choice of modules that matches nothing, or something that is no linear layer of a
-// decoder
+// Errors   invalid_input: a choice of modules that matches nothing, or that no linear layer of a decoder is named by
 #pragma once
 
 #include <cstdint>

@@ -122,6 +122,9 @@ struct HostDeviceOptions {
   std::function<bool(const StreamWait&)> drops;
 };
 
+// Plain host memory that no device copies from: zeroed, of exactly this size.
+Buffer allocate_host(std::size_t bytes);
+
 std::unique_ptr<Device> make_host_device(const HostDeviceOptions& options = {});
 std::unique_ptr<Device> make_cuda_device(int index = 0);  // unsupported where CUDA was not built
 

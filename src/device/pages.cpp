@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "device/device.h"
 
 namespace slideway {
 namespace {
@@ -51,6 +52,10 @@ void unmap_pages(void* data, std::size_t bytes) noexcept {
 void close_pages(void* data, std::size_t bytes) noexcept {
   ::madvise(data, round_up(bytes, kPage), MADV_DONTNEED);
   ::mprotect(data, round_up(bytes, kPage), PROT_NONE);
+}
+
+Buffer allocate_host(std::size_t bytes) {
+  return {map_pages(bytes, "host memory"), bytes, unmap_pages};
 }
 
 }  // namespace slideway

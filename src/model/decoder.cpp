@@ -46,7 +46,9 @@ void Decoder::mlp(const LayerWeights& w, const LayerSaved& saved, Tensor out, co
   const MlpForward s(scratch, config_, saved.x.size(0), act_);
   ops_.rms_norm(s.h, s.rstd, saved.x_mid, w.post_attention_norm, config_.rms_norm_eps);
   project(saved.gate_up, saved.v_gate_up, s.h, w.gate_up, w.gate_up_bias, lora.gate_up, lora.dropout);
+  if (!out && !lora.down) return;
   ops_.swiglu(s.swiglu, saved.gate_up);
+  if (!out) return ops_.lora_shrink(saved.v_down, s.swiglu, lora.down, lora.dropout);
   project(out, saved.v_down, s.swiglu, w.down, w.down_bias, lora.down, lora.dropout);
   ops_.add(out, saved.x_mid);
 }

@@ -28,8 +28,9 @@ class Decoder {
  public:
   Decoder(const ModelConfig& config, Ops& ops, DType act) : config_(config), ops_(ops), act_(act) {}
 
-  // out = layer(saved.x); everything in saved but x is written. out may be saved.x's memory only if backward
-  // will not follow. inv_freq: [E/2] f32 on the device, of this layer's rope.
+  // out = layer(saved.x); everything in saved but x is written. out may be saved.x's memory only if backward will
+  // not follow; empty: only saved is wanted, and the down projection, of which backward needs nothing, is left out.
+  // inv_freq: [E/2] f32 on the device, of this layer's rope.
   void forward(int layer, const LayerWeights& weights, const Rows& rows, Tensor inv_freq,
                const LayerSaved& saved, Tensor out /*[T, D] act*/, const LayerLora* lora, Arena& scratch);
 

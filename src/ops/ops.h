@@ -167,6 +167,8 @@ class Ops {
   virtual void fill_zero(Tensor x) = 0;
   // out = x in out's type, rounded once (f32 ↔ bf16)
   virtual void convert(Tensor out, Tensor x) = 0;
+  // out[i] = the f32 number whose halves are hi[i] and lo[i] (tensor/dtype.h, Split)
+  virtual void join(Tensor out /*[n] f32*/, Tensor hi /*[n] bf16*/, Tensor lo /*[n] i16*/) = 0;
   // out[0] = Σ x², in f64, in a fixed order that depends on the number of elements alone
   virtual void sum_of_squares(Tensor out /*[1] f64*/, Tensor x /*f32 or bf16*/) = 0;
 

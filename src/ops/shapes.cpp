@@ -365,6 +365,15 @@ void convert(const Tensor& out, const Tensor& x) {
   call.need_that(out.elements() == x.elements(), "out is ", shape_text(out), ", x is ", shape_text(x));
 }
 
+void join(const Tensor& out, const Tensor& hi, const Tensor& lo) {
+  const Call call("join");
+  call.need_rank("out", out, {DType::f32}, out.rank());
+  call.need_rank("hi", hi, {DType::bf16}, hi.rank());
+  call.need_rank("lo", lo, {DType::i16}, lo.rank());
+  call.need_that(out.elements() == hi.elements() && hi.elements() == lo.elements(), "out is ",
+                 shape_text(out), ", hi is ", shape_text(hi), ", lo is ", shape_text(lo));
+}
+
 void sum_of_squares(const Tensor& out, const Tensor& x) {
   const Call call("sum_of_squares");
   call.need_rank("x", x, kFloats, x.rank());

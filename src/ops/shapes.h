@@ -50,6 +50,7 @@ void lora_backward(const Tensor& d_x, const Tensor& d_y, const Tensor& x, const 
 
 void fill_zero(const Tensor& x);
 void convert(const Tensor& out, const Tensor& x);
+void join(const Tensor& out, const Tensor& hi, const Tensor& lo);
 void sum_of_squares(const Tensor& out, const Tensor& x);
 
 }  // namespace slideway::shapes

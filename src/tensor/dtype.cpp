@@ -13,6 +13,7 @@ std::size_t bytes_of(DType type) {
       return 4;
     case DType::bf16:
     case DType::f16:
+    case DType::i16:
       return 2;
     case DType::f64:
     case DType::i64:
@@ -33,6 +34,8 @@ std::string_view name_of(DType type) {
       return "f16";
     case DType::f64:
       return "f64";
+    case DType::i16:
+      return "i16";
     case DType::i32:
       return "i32";
     case DType::i64:

@@ -10,7 +10,7 @@
 
 namespace slideway {
 
-enum class DType : std::uint8_t { f32, bf16, f16, f64, i32, i64, u8 };
+enum class DType : std::uint8_t { f32, bf16, f16, f64, i16, i32, i64, u8 };
 
 std::size_t bytes_of(DType type);
 std::string_view name_of(DType type);  // "f32", "bf16", …

@@ -47,6 +47,7 @@ class CpuOps final : public Ops {
                      const Dropout& dropout) override;
   void fill_zero(Tensor x) override;
   void convert(Tensor out, Tensor x) override;
+  void join(Tensor out, Tensor hi, Tensor lo) override;
   void sum_of_squares(Tensor out, Tensor x) override;
   DType preferred_activation() const override;
 

@@ -1,0 +1,30 @@
+// Kernels: the inner loops that exist once a level, as a table of functions. Each has one source (…_kernel.h), written
+// over ops/cpu/lanes.h and compiled for AVX2 and for AVX-512, so that the levels agree in every bit.
+//
+// Threads  pure functions of their arguments
+#pragma once
+
+#include <cstdint>
+
+#include "ops/adamw.h"
+#include "ops/cpu/cpu_level.h"
+
+namespace slideway {
+
+struct Kernels {
+  // ops/adamw.h, without threads
+  void (*adamw)(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece);
+  void (*split)(std::uint16_t* hi, std::int16_t* lo, const float* x, std::int64_t n);
+  void (*join)(float* x, const std::uint16_t* hi, const std::int16_t* lo, std::int64_t n);
+  void (*widen)(float* x, const std::uint16_t* hi, std::int64_t n);
+};
+
+extern const Kernels kKernelsAvx2;
+extern const Kernels kKernelsAvx512;
+
+// Where a kernel has no scalar form, the lowest level is AVX2.
+inline const Kernels& kernels(CpuLevel level) {
+  return level == CpuLevel::avx512 ? kKernelsAvx512 : kKernelsAvx2;
+}
+
+}  // namespace slideway

@@ -1,0 +1,13 @@
+#include "ops/cpu/adamw_kernel.h"
+#include "ops/cpu/kernels.h"
+
+namespace slideway {
+
+const Kernels kKernelsAvx512 = {
+    .adamw = adamw_kernel,
+    .split = split_lanes,
+    .join = join_lanes,
+    .widen = widen_lanes,
+};
+
+}  // namespace slideway

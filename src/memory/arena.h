@@ -2,9 +2,10 @@
 //
 // A Frame remembers where the stack stood and puts it back when it ends, so that a layer's temporaries live exactly
 // as long as its block of code. A measuring arena (no memory behind it) only counts: the plan walks the same code
-// path to learn the high-water mark.
+// path to learn the high-water mark. Its pieces have data(), so that they are not taken for absent, but at addresses
+// where nothing lies.
 //
-// Units    bytes; every piece is aligned to 256
+// Units    bytes; every piece is aligned to 256, and so must be the block
 // Owns     nothing: the block is the caller's
 // Threads  one at a time
 // Errors   internal when the block is too small, naming the piece: the plan promised otherwise

@@ -56,7 +56,7 @@ class Budget {
     std::string purpose;
     std::uint64_t bytes;
   };
-  const std::vector<Line>& lines() const { return lines_; }  // by purpose, in order of first reservation
+  const std::vector<Line>& lines() const { return lines_; }  // what is taken, in order of first reservation
   std::uint64_t taken() const;
   std::uint64_t limit() const { return limit_; }
   Tier tier() const { return tier_; }
@@ -68,9 +68,10 @@ class Budget {
   std::vector<Line> lines_;
 };
 
-// "1.50 GiB", "640 MiB", "3.0 KiB": for people.
+// "1.50 GiB", "640 MiB", "3.00 KiB": for people, to three digits.
 std::string bytes_text(std::uint64_t bytes);
-// "24GiB", "24 GB", "512M", "1.5TiB", "1048576" → bytes. Errors: invalid_input, naming the text.
+// "24GiB", "24 GB", "512M", "1.5TiB", "1048576" → bytes. GiB and G are 1024³, GB is 1000³; capitals do not matter.
+// Errors: invalid_input, naming the text.
 std::uint64_t parse_bytes(const std::string& text);
 
 }  // namespace slideway

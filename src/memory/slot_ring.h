@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -29,7 +30,8 @@ class SlotRing {
   using Bytes = std::span<std::byte>;
   using Fill = std::function<void(Bytes slot, Stream& copy)>;
 
-  SlotRing(Device& device, std::vector<Bytes> slots, Stream& copy, Stream& compute);
+  SlotRing(Device& device, std::vector<Bytes> slots, Stream& copy, Stream& compute,
+           const std::string& name = "slots");
 
   void fetch(int layer, std::uint64_t version, const Fill& fill);
   Bytes acquire(int layer);
@@ -47,6 +49,7 @@ class SlotRing {
   };
   Slot& of(int layer) { return slots_[std::size_t(layer) % slots_.size()]; }
 
+  std::string name_;  // in errors and in the names of its events
   std::vector<Slot> slots_;
   Stream& copy_;
   Stream& compute_;

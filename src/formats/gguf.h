@@ -13,6 +13,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -21,8 +22,8 @@
 namespace slideway {
 
 // Arrays of numbers are widened: integers and booleans to i64, floats to f64.
-using GgufValue = std::variant<std::int64_t, std::uint64_t, double, bool, std::string, std::vector<std::int64_t>,
-                               std::vector<double>, std::vector<std::string>>;
+using GgufValue = std::variant<std::int64_t, std::uint64_t, double, bool, std::string,
+                               std::vector<std::int64_t>, std::vector<double>, std::vector<std::string>>;
 
 struct GgufTensor {
   std::string name;
@@ -53,14 +54,19 @@ class GgufFile {
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:
+  const GgufValue& at(const std::string& key) const;
+
   MappedFile file_;
   std::map<std::string, GgufValue> metadata_;
   std::vector<GgufTensor> tensors_;
+  std::unordered_map<std::string, std::size_t> index_;  // into tensors_, by name
 };
 
 std::string gguf_type_name(int type);  // "Q4_1"; unsupported for unknown numbers
-// One row of n numbers; n is a multiple of the type's block.
-void dequantize(int type, std::span<const std::byte> from, std::span<float> out);
+bool gguf_type_is_read(int type);      // false for types that are known by name and size only
+// One row of n numbers; n is a multiple of the type's block, else corrupt.
 std::uint64_t gguf_row_bytes(int type, std::int64_t n);
+// Whole blocks, out.size() numbers. Values equal the reference's bit for bit.
+void dequantize(int type, std::span<const std::byte> from, std::span<float> out);
 
 }  // namespace slideway

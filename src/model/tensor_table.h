@@ -4,8 +4,8 @@
 // blocks, each one flat piece of memory that moves as a whole: the embedding, each decoder layer, the final norm, and
 // the head (absent where it is tied to the embedding).
 //
-// Within a layer q, k, v lie one after another, and so do gate and up, so that one product serves them.
-// Every tensor begins on a multiple of kTensorAlign elements; the gaps are zero and stay zero.
+// Within a layer q, k, v lie one after another without a gap, so do gate and up, and so do their biases: one product
+// serves them. Every other tensor begins on a multiple of kTensorAlign elements; the gaps are zero and stay zero.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,43 @@ namespace slideway {
 constexpr std::int64_t kTensorAlign = 64;  // elements
 
 enum class Role {
-  embed_tokens, input_norm, q_proj, k_proj, v_proj, q_bias, k_bias, v_bias, q_norm, k_norm, o_proj, o_bias,
-  post_attention_norm, gate_proj, up_proj, gate_bias, up_bias, down_proj, down_bias, final_norm, lm_head,
+  embed_tokens,
+  input_norm,
+  q_proj,
+  k_proj,
+  v_proj,
+  q_bias,
+  k_bias,
+  v_bias,
+  q_norm,
+  k_norm,
+  o_proj,
+  o_bias,
+  post_attention_norm,
+  gate_proj,
+  up_proj,
+  gate_bias,
+  up_bias,
+  down_proj,
+  down_bias,
+  final_norm,
+  lm_head,
 };
 
 struct TensorSpec {
   Role role;
-  std::string name;                  // Hugging Face name, such as "model.layers.3.self_attn.q_proj.weight"
-  std::string gguf_name;             // such as "blk.3.attn_q.weight"
-  std::vector<std::int64_t> shape;   // as stored: [N, C] for projections
-  std::int64_t offset = 0;           // elements from the start of its block
-  bool decays = false;               // false for norms and biases
+  std::string name;                 // Hugging Face name, such as "model.layers.3.self_attn.q_proj.weight"
+  std::string gguf_name;            // such as "blk.3.attn_q.weight"
+  std::vector<std::int64_t> shape;  // as stored: [N, C] for projections
+  std::int64_t offset = 0;          // elements from the start of its block
+  bool decays = false;              // false for norms and biases
   std::int64_t elements() const;
 };
 
 struct BlockLayout {
-  std::string name;                  // "embed_tokens", "layers.3", "norm", "lm_head"
-  std::vector<TensorSpec> tensors;   // ascending offsets
-  std::int64_t elements = 0;         // with gaps; a multiple of kTensorAlign
+  std::string name;                 // "embed_tokens", "layers.3", "norm", "lm_head"
+  std::vector<TensorSpec> tensors;  // ascending offsets
+  std::int64_t elements = 0;        // with gaps; a multiple of kTensorAlign
 
   const TensorSpec* find(Role role) const;  // null when this model has none
 };

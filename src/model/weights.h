@@ -40,12 +40,15 @@ class WeightFiles {
   virtual std::vector<std::filesystem::path> other_files() const = 0;
 
  protected:
+  // corrupt, with the tensor, its index and the file, if a value is NaN or infinite
+  static void check_finite(const TensorSpec& spec, std::span<const float> values, const std::string& file);
+
   ModelConfig config_;
   ModelLayout layout_;
   std::filesystem::path path_;
 };
 
-// Reads a whole block as f32, as BF16 (rounded to nearest even), or split into halves.
+// Reads a whole block as f32; the gaps become zero. out: block.elements numbers.
 void read_block(const WeightFiles& files, const BlockLayout& block, std::span<float> out);
 
 // Writes a Hugging Face folder: config, tokenizer files (made from GGUF metadata where need be), sharded safetensors

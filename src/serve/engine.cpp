@@ -1,0 +1,233 @@
+#include "serve/engine.h"
+
+#include <algorithm>
+
+namespace slideway {
+
+struct Engine::Sequence {
+  RequestId id = 0;
+  Request request;
+  TokenIds tokens;             // the prompt, then what was drawn
+  std::int64_t scheduled = 0;  // tokens whose keys and values are in the cache, or will be after this step
+  std::int64_t end = 0;        // tokens at which it ends
+  KvPages pages;
+  bool ended = false;
+  std::int64_t known() const { return std::int64_t(tokens.size()); }
+};
+
+namespace {
+
+constexpr DType kAct = DType::f32;  // activations, and so keys and values, on the CPU
+
+std::int64_t context_of(const ModelConfig& config, const EngineOptions& options) {
+  const std::int64_t made_for = config.max_position_embeddings;
+  if (options.context > made_for)
+    fail(ErrorKind::invalid_input, "a context of ", options.context,
+         " tokens was asked for, but the model was made for ", made_for);
+  return options.context > 0 ? options.context : made_for;
+}
+
+std::int64_t max_rows(const EngineOptions& options) {
+  return options.chunk + options.max_sequences;
+}
+
+std::uint64_t kv_bytes_of(const KvShape& shape, const EngineOptions& options, std::int64_t context) {
+  if (options.kv_bytes > 0) return options.kv_bytes;
+  return shape.bytes(context) * std::uint64_t(options.max_sequences);
+}
+
+// What the head needs beyond the rows themselves.
+struct HeadWork {
+  Tensor last;    // [S, D] act: the rows whose logits are wanted
+  Tensor normed;  // [S, D] act
+  Tensor rstd;    // [S] f32
+  Tensor logits;  // [S, V] f32
+  HeadWork(Arena& arena, const ModelConfig& config, std::int64_t sampled)
+      : last(arena.take("last rows", kAct, {sampled, config.hidden_size})),
+        normed(arena.take("normed", kAct, {sampled, config.hidden_size})),
+        rstd(arena.take("rstd", DType::f32, {sampled})),
+        logits(arena.take("logits", DType::f32, {sampled, config.vocab_size})) {}
+};
+
+// The most that compute() takes.
+std::size_t workspace_bytes(const ModelConfig& config, const EngineOptions& options) {
+  const std::int64_t r = options.max_lora_rank, rows = max_rows(options);
+  const LoraPart part;
+  const std::span<const LoraPart> some(&part, 1);
+  const LayerLora widest{.qkv = {some, 3 * r}, .o = {some, r}, .gate_up = {some, 2 * r}, .down = {some, r}};
+  Arena arena = Arena::measuring();
+  arena.take("x", kAct, {rows, config.hidden_size});
+  {
+    const Arena::Frame frame(arena);
+    take_saved(arena, config, rows, kAct, &widest);
+    arena.take("scratch", DType::u8, {std::int64_t(forward_scratch_bytes(config, rows, kAct))});
+  }
+  HeadWork(arena, config, options.max_sequences);
+  return arena.high_water();
+}
+
+}  // namespace
+
+Engine::Engine(Device& device, Threads& threads, const WeightFiles& files, const EngineOptions& options)
+    : context_(context_of(files.config(), options)),
+      options_(options),
+      stream_(device.make_worker("engine")),
+      ops_(make_cpu_ops(*stream_, threads, {.row_invariant = true})),
+      model_(device, *stream_, threads, files, options.weights),
+      decoder_(model_.config(), *ops_, kAct),
+      cache_(device, kv_shape(model_.config(), kAct),
+             kv_bytes_of(kv_shape(model_.config(), kAct), options, context_)),
+      batch_(model_.layout(), cache_, max_rows(options)),
+      workspace_(device.allocate(workspace_bytes(model_.config(), options))) {}
+
+Engine::~Engine() = default;
+
+RequestId Engine::add(Request request) {
+  validate(request);
+  auto sequence = std::make_unique<Sequence>();
+  sequence->id = next_id_++;
+  sequence->end = end_of(request);
+  sequence->tokens.reserve(std::size_t(sequence->end));
+  sequence->tokens = request.prompt;
+  sequence->request = std::move(request);
+  waiting_.push_back(std::move(sequence));
+  return waiting_.back()->id;
+}
+
+std::int64_t Engine::end_of(const Request& request) const {
+  if (request.max_tokens == 0) return context_;
+  return std::int64_t(request.prompt.size()) + request.max_tokens;
+}
+
+void Engine::validate(const Request& request) const {
+  const auto prompt = std::int64_t(request.prompt.size());
+  if (prompt == 0) fail(ErrorKind::invalid_input, "the prompt has no tokens");
+  if (request.max_tokens < 0)
+    fail(ErrorKind::invalid_input, "max_tokens should be 1 or more, found ", request.max_tokens);
+  if (request.max_tokens > 0 ? prompt + request.max_tokens > context_ : prompt >= context_)
+    fail(ErrorKind::invalid_input, "the context is ", context_, " tokens, but the request needs ", prompt,
+         " for the prompt and ", std::max<std::int64_t>(request.max_tokens, 1), " for the answer");
+  for (const std::int32_t id : request.prompt)
+    if (id < 0 || id >= config().vocab_size)
+      fail(ErrorKind::invalid_input, "token ", id, " is not in the vocabulary of ", config().vocab_size);
+  slideway::validate(request.sampling);
+  if (request.adapter)
+    for (const AdapterModule& module : request.adapter->modules())
+      if (module.rank() > options_.max_lora_rank)
+        fail(ErrorKind::invalid_input, "the adapter has rank ", module.rank(), " on ", module.name,
+             "; at most ", options_.max_lora_rank, " was planned for");
+  const std::int64_t pages = cache_.shape().pages(end_of(request));
+  if (pages > cache_.pool().size())
+    fail(ErrorKind::invalid_input, "the request may come to ", end_of(request), " tokens, ", pages,
+         " pages of keys and values, but the cache has ", cache_.pool().size());
+}
+
+bool Engine::cancel(RequestId id) {
+  const auto is = [&](const std::unique_ptr<Sequence>& s) { return s->id == id; };
+  if (std::erase_if(waiting_, is)) return true;
+  const auto found = std::find_if(running_.begin(), running_.end(), is);
+  if (found == running_.end()) return false;
+  (*found)->ended = true;
+  finish_ended();
+  return true;
+}
+
+std::span<const TokenEvent> Engine::step() {
+  events_.clear();
+  admit();
+  fill_batch();
+  if (items_.empty()) return {};
+  collect(compute());
+  finish_ended();
+  return events_;
+}
+
+void Engine::admit() {
+  while (!waiting_.empty() && std::int64_t(running_.size()) < options_.max_sequences) {
+    Sequence& next = *waiting_.front();
+    if (!cache_.try_extend(next.pages, next.end)) return;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+void Engine::fill_batch() {
+  progress_.clear();
+  for (const auto& s : running_) progress_.push_back({s->scheduled, s->known()});
+  plan_step(progress_, {.rows = max_rows(options_)}, shares_);
+  // One adapter's rows stand together; the order among sequences changes no bit.
+  std::stable_sort(shares_.begin(), shares_.end(), [&](const StepShare& x, const StepShare& y) {
+    return std::less<>()(running_[x.sequence]->request.adapter.get(),
+                         running_[y.sequence]->request.adapter.get());
+  });
+  items_.clear();
+  for (const StepShare& share : shares_) {
+    Sequence& s = *running_[share.sequence];
+    items_.push_back(
+        {.tokens = std::span(s.tokens).subspan(std::size_t(s.scheduled), std::size_t(share.rows)),
+         .position = s.scheduled,
+         .pages = &s.pages,
+         .adapter = s.request.adapter.get(),
+         .sampled = s.scheduled + share.rows == s.known()});
+    s.scheduled += share.rows;
+  }
+  if (!items_.empty()) batch_.set(items_);
+}
+
+// The logits of the rows that are to be sampled; empty when there are none.
+Tensor Engine::compute() {
+  const ModelConfig& c = config();
+  Arena arena(workspace_.span());
+  const Tensor x = arena.take("x", kAct, {batch_.count(), c.hidden_size});
+  ops_->embed(x, model_.embed(), batch_.ids());
+  for (int l = 0; l < c.num_layers(); ++l) {
+    const Arena::Frame frame(arena);
+    const LayerLora* lora = batch_.lora(l);
+    const LayerSaved saved = take_saved(arena, c, batch_.count(), kAct, lora, x);
+    decoder_.forward(l, model_.layer(l), batch_.rows(l), model_.inv_freq(l), saved, x, lora, arena);
+  }
+  Tensor logits;
+  if (const Tensor sampled = batch_.sampled_rows()) {
+    const HeadWork head(arena, c, sampled.size(0));
+    ops_->embed(head.last, x, sampled);  // gathers rows of x
+    ops_->rms_norm(head.normed, head.rstd, head.last, model_.final_norm(), c.rms_norm_eps);
+    ops_->linear(head.logits, head.normed, model_.head(), {});
+    logits = head.logits;
+  }
+  stream_->synchronize();
+  return logits;
+}
+
+void Engine::collect(Tensor logits) {
+  std::int64_t row = 0;
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    if (!items_[i].sampled) continue;
+    Sequence& s = *running_[shares_[i].sequence];
+    const float* z = logits.f32() + row++ * config().vocab_size;
+    const auto token = sampler_.sample({z, std::size_t(config().vocab_size)}, s.request.sampling,
+                                       s.request.choice, s.known());
+    TokenEvent event{.request = s.id};
+    if (!token) {
+      event.finish = FinishReason::error;
+      event.error = "the model's logits are not finite numbers";
+    } else {
+      event.token = *token;
+      s.tokens.push_back(*token);
+      const auto& ends = s.request.end_ids;
+      if (std::find(ends.begin(), ends.end(), *token) != ends.end())
+        event.finish = FinishReason::stop;
+      else if (s.known() >= s.end)
+        event.finish = FinishReason::length;
+    }
+    s.ended = event.finish.has_value();
+    events_.push_back(std::move(event));
+  }
+}
+
+void Engine::finish_ended() {
+  for (const auto& s : running_)
+    if (s->ended) cache_.release(s->pages);
+  std::erase_if(running_, [](const std::unique_ptr<Sequence>& s) { return s->ended; });
+}
+
+}  // namespace slideway

@@ -21,8 +21,7 @@ void SlotRing::fetch(int layer, std::uint64_t version, const Fill& fill) {
         ", which has the same slot, was released");
   if (slot.layer != layer || slot.version != version) {
     slot.layer = -1;  // if fill throws, the slot holds nothing
-    if (slot.freed_at) copy_.wait(*freed_, slot.freed_at);
-    slot.freed_at = 0;
+    if (slot.freed_at > copy_saw_freed_) copy_.wait(*freed_, copy_saw_freed_ = slot.freed_at);
     fill(slot.bytes, copy_);
     copy_.signal(*filled_, ++fills_);
     slot.filled_at = fills_;
@@ -36,8 +35,7 @@ SlotRing::Bytes SlotRing::acquire(int layer) {
   Slot& slot = of(layer);
   CHECK(slot.turn == Slot::Turn::fetched && slot.layer == layer, name_, ": layer ", layer,
         " was acquired without being fetched; its slot holds layer ", slot.layer);
-  if (slot.filled_at) compute_.wait(*filled_, slot.filled_at);
-  slot.filled_at = 0;  // the compute stream has it behind itself
+  if (slot.filled_at > compute_saw_filled_) compute_.wait(*filled_, compute_saw_filled_ = slot.filled_at);
   slot.turn = Slot::Turn::acquired;
   return slot.bytes;
 }

@@ -55,6 +55,8 @@ class SlotRing {
   Stream& compute_;
   std::unique_ptr<Event> filled_, freed_;
   std::uint64_t fills_ = 0, frees_ = 0;
+  // The highest values that the streams already wait for: lower ones hold by then.
+  std::uint64_t copy_saw_freed_ = 0, compute_saw_filled_ = 0;
 };
 
 }  // namespace slideway

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "device/device.h"
 #include "tensor/tensor.h"
@@ -26,7 +27,8 @@ namespace slideway {
 
 class Threads;
 
-// Which rows belong to which sequence: rows [starts[n], starts[n + 1]) are sequence n.
+// Which rows belong to which sequence: rows [starts[n], starts[n + 1]) are sequence n. What the span points at must stay
+// as it is until the work is done, as with tensors.
 struct Sequences {
   std::span<const std::int32_t> starts;  // [N + 1], from 0 to T
   int window = 0;                        // sliding window: a query sees itself and window − 1 before; 0: all
@@ -87,8 +89,8 @@ class Ops {
   virtual ~Ops() = default;
 
   // --- products --------------------------------------------------------------------------------------------
-  // out[t,n] = Σ_c x[t,c] · w[n,c] + bias[n]
-  virtual void linear(Tensor out /*[T, N] act*/, Tensor x /*[T, C] act*/, Tensor w /*[N, C]*/,
+  // out[t,n] = Σ_c x[t,c] · w[n,c] + bias[n]     (logits are wanted in f32 from bf16 x)
+  virtual void linear(Tensor out /*[T, N] act or f32*/, Tensor x /*[T, C] act*/, Tensor w /*[N, C]*/,
                       Tensor bias /*[N] or empty*/) = 0;
   // d_x[t,c] = Σ_n d_out[t,n] · w[n,c]     (accumulate: d_x += …)
   virtual void linear_backward_input(Tensor d_x /*[T, C] act or f32*/, Tensor d_out /*[T, N] act*/,
@@ -142,6 +144,7 @@ class Ops {
   virtual void embed_backward(Tensor d_table /*[V, D] f32*/, Tensor d_out /*[T, D] act*/, Tensor ids) = 0;
   // Running log-sum-exp over vocabulary tiles, in ascending tiles: for the tile's columns j,
   // m' = max(m, max_j z[t,j]), s' = s e^(m−m') + Σ_j e^(z[t,j]−m'); and the target's logit where it lies in the tile.
+  // The tile that begins at 0 starts anew, whatever was there. Rows that are not trained are left alone.
   virtual void cross_entropy_tile(Tensor max_sum /*[T, 2] f32: m, s*/, Tensor target_logit /*[T] f32*/,
                                   Tensor logits /*[T, tile] f32*/, Tensor targets /*[T] i32, −1: not trained*/,
                                   std::int64_t tile_begin) = 0;
@@ -174,6 +177,8 @@ class Ops {
 
   // The type in which products are fastest and exact enough for training here: bf16 or f32.
   virtual DType preferred_activation() const = 0;
+  // What bits depend on beside shapes: tiles, orders of sums, the library and level of products. For checkpoints.
+  virtual std::string numeric_plan() const = 0;
 };
 
 struct CpuOpsOptions {

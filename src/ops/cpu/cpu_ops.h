@@ -5,7 +5,11 @@
 // attention.cpp, paged_attention.cpp, vocabulary.cpp, lora.cpp, block.cpp.
 #pragma once
 
+#include <vector>
+
 #include "core/threads.h"
+#include "ops/cpu/rope_table.h"
+#include "ops/cpu/tile_products.h"
 #include "ops/ops.h"
 
 namespace slideway {
@@ -13,23 +17,24 @@ namespace slideway {
 class CpuOps final : public Ops {
  public:
   CpuOps(Worker& stream, Threads& threads, const CpuOpsOptions& options);
-  ~CpuOps() override;
 
   void linear(Tensor out, Tensor x, Tensor w, Tensor bias) override;
   void linear_backward_input(Tensor d_x, Tensor d_out, Tensor w, bool accumulate) override;
   void linear_backward_weight(Tensor d_w, Tensor d_bias, Tensor d_out, Tensor x) override;
   void rms_norm(Tensor out, Tensor rstd, Tensor x, Tensor weight, float eps) override;
-  void rms_norm_backward(Tensor d_x, Tensor d_weight, Tensor d_out, Tensor x, Tensor weight, Tensor rstd) override;
+  void rms_norm_backward(Tensor d_x, Tensor d_weight, Tensor d_out, Tensor x, Tensor weight,
+                         Tensor rstd) override;
   void add(Tensor x, Tensor y) override;
   void head_norm(Tensor out, Tensor rstd, Tensor qkv, Heads heads, Tensor q_weight, Tensor k_weight,
                  float eps) override;
-  void head_norm_backward(Tensor d_qkv, Tensor d_q_weight, Tensor d_k_weight, Tensor qkv, Tensor rstd, Heads heads,
-                          Tensor q_weight, Tensor k_weight) override;
+  void head_norm_backward(Tensor d_qkv, Tensor d_q_weight, Tensor d_k_weight, Tensor qkv, Tensor rstd,
+                          Heads heads, Tensor q_weight, Tensor k_weight) override;
   void rope(Tensor qkv, Heads heads, Tensor positions, Tensor inv_freq, float attention_factor,
             bool backward) override;
   void swiglu(Tensor out, Tensor gate_up) override;
   void swiglu_backward(Tensor d_gate_up, Tensor d_out, Tensor gate_up) override;
-  void attention(Tensor out, Tensor lse, Tensor qkv, Heads heads, const Sequences& sequences, float scale) override;
+  void attention(Tensor out, Tensor lse, Tensor qkv, Heads heads, const Sequences& sequences,
+                 float scale) override;
   void attention_backward(Tensor d_qkv, Tensor d_out, Tensor out, Tensor lse, Tensor qkv, Heads heads,
                           const Sequences& sequences, float scale) override;
   void write_kv(const PagedKv& kv, Tensor qkv, Heads heads) override;
@@ -50,14 +55,15 @@ class CpuOps final : public Ops {
   void join(Tensor out, Tensor hi, Tensor lo) override;
   void sum_of_squares(Tensor out, Tensor x) override;
   DType preferred_activation() const override;
+  std::string numeric_plan() const override;
 
  private:
-  struct Products;  // oneDNN's engine and the primitives made so far, by shape
-
   Worker& stream_;
   Threads& threads_;
   CpuOpsOptions options_;
-  std::unique_ptr<Products> products_;
+  TileProducts products_;
+  RopeTable rope_table_;
+  std::vector<double> chunk_sums_;  // of sum_of_squares
 };
 
 }  // namespace slideway

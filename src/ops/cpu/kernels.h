@@ -7,11 +7,16 @@
 #include <cstdint>
 
 #include "ops/adamw.h"
+#include "ops/cpu/attention_tile.h"
 #include "ops/cpu/cpu_level.h"
 
 namespace slideway {
 
 struct Kernels {
+  // ops/cpu/attention_tile.h
+  void (*attention)(const AttentionTile& tile);
+  void (*attention_d_queries)(const AttentionTile& tile);
+  void (*attention_d_keys)(const AttentionTile& tile);
   // ops/adamw.h, without threads
   void (*adamw)(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece);
   void (*split)(std::uint16_t* hi, std::int16_t* lo, const float* x, std::int64_t n);

@@ -95,6 +95,9 @@ LANES Lanes square_root(Lanes a) {
 LANES Lanes larger(Lanes a, Lanes b) {
   return {_mm512_max_ps(a.all, b.all)};
 }  // b where either is NaN
+LANES Lanes smaller(Lanes a, Lanes b) {
+  return {_mm512_min_ps(a.all, b.all)};
+}  // b where either is NaN
 // x in lanes [begin, end), else other
 LANES Lanes between(std::int64_t begin, std::int64_t end, Lanes x, Lanes other) {
   return {_mm512_mask_mov_ps(other.all, __mmask16(first(end) & ~first(begin)), x.all)};
@@ -203,6 +206,9 @@ LANES Lanes square_root(Lanes a) {
 LANES Lanes larger(Lanes a, Lanes b) {
   return {_mm256_max_ps(a.low, b.low), _mm256_max_ps(a.high, b.high)};
 }
+LANES Lanes smaller(Lanes a, Lanes b) {
+  return {_mm256_min_ps(a.low, b.low), _mm256_min_ps(a.high, b.high)};
+}
 LANES Lanes between(std::int64_t begin, std::int64_t end, Lanes x, Lanes other) {
   const __m256i low = _mm256_andnot_si256(first(begin), first(end));
   const __m256i high = _mm256_andnot_si256(first(begin - 8), first(end - 8));
@@ -236,18 +242,21 @@ LANES __m256 folded(Lanes x) {
 
 #endif
 
-// e^x for x ≤ 0, to 2 units in the last place; 0 below −87.3, where it would be denormal; NaN stays NaN.
+// e^x for x in [−87.3, 88], to 2 units in the last place; the value at the nearer end beyond; NaN stays NaN.
 // x = n ln 2 + r, e^r = 1 + r + r² P(r) with P fitted to |r| ≤ ln 2 / 2 (relative error 3e-9 before rounding).
-LANES Lanes exp_of_negative(Lanes x) {
-  const Lanes bounded = larger(same(-87.3f), x);
+LANES Lanes exp_bounded(Lanes x) {
+  const Lanes bounded = smaller(same(88.0f), larger(same(-87.3f), x));
   const Lanes n = nearest(bounded * same(0x1.715476p+0f));
   const Lanes r = fma(n, same(-0x1.7f7d1cp-20f), fma(n, same(-0x1.62e4p-1f), bounded));
   Lanes p = fma(r, same(0x1.6a23cep-10f), same(0x1.123a2p-7f));
   p = fma(r, p, same(0x1.5558f2p-5f));
   p = fma(r, p, same(0x1.555492p-3f));
   p = fma(r, p, same(0x1.fffffcp-2f));
-  const Lanes e = fma(r * r, p, r) + same(1);
-  return zero_below(x, -87.3f, e * power_of_two(n));
+  return (fma(r * r, p, r) + same(1)) * power_of_two(n);
+}
+// e^x for x ≤ 0; 0 below −87.3, where it would be denormal.
+LANES Lanes exp_of_negative(Lanes x) {
+  return zero_below(x, -87.3f, exp_bounded(x));
 }
 
 // The sum of eight lanes: i with i + 4, + 2, + 1.
@@ -259,6 +268,14 @@ LANES float sum8(__m256 x) {
 // The sum of all lanes as a tree: lane i with i + 8, then + 4, + 2, + 1.
 LANES float sum(Lanes x) {
   return sum8(folded(x));
+}
+
+LANES float largest(Lanes x) {
+  alignas(64) float lanes[kLanes];
+  store(lanes, x);
+  float most = lanes[0];
+  for (int i = 1; i < kLanes; ++i) most = lanes[i] > most ? lanes[i] : most;
+  return most;
 }
 
 // Eight such sums at once, in order.

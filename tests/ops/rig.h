@@ -1,0 +1,217 @@
+// Rig: one op at a time on one backend, held to a formula in double.
+//
+// A case is a function of a Rig: it puts tensors into the backend's memory, calls ops, and states what every output must
+// be. run_case runs it on each backend as often as the backend has ways to run (threads), and demands the same
+// bits each time. Every tensor has sentinels on both sides, looked at when the case ends.
+//
+//   const OpCase kCase = {"adds", [](Rig& rig) {
+//     const Numbers x = rig.normal(12), y = rig.normal(12);
+//     Placed a = rig.put(x, DType::f32, {3, 4});
+//     rig.ops().add(a.tensor, rig.put(y, DType::f32, {3, 4}).tensor);
+//     rig.expect(a, [&](i) { return x[i] + y[i]; }, 1e-6);
+//   }};
+//
+// A backend is a device and a way to make its ops: another one is another row of backends().
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/threads.h"
+#include "ops/ops.h"
+
+namespace slideway {
+
+using Numbers = std::vector<double>;
+
+// One way to run: a device, a stream and ops of its own.
+struct Backend {
+  std::string name;
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Threads> threads;
+  std::unique_ptr<Worker> stream;
+  std::unique_ptr<Ops> ops;
+};
+
+inline Backend cpu_backend(int threads, const CpuOpsOptions& options = {}) {
+  Backend made;
+  made.name = "cpu, " + std::to_string(threads) + " threads";
+  made.device = make_host_device();
+  made.threads = std::make_unique<Threads>(threads);
+  made.stream = made.device->make_worker("ops");
+  made.ops = make_cpu_ops(*made.stream, *made.threads, options);
+  return made;
+}
+
+// The ways that must agree in every bit, made once.
+inline std::vector<Backend>& backends() {
+  static std::vector<Backend> all = [] {
+    std::vector<Backend> made;
+    for (const int threads : {1, 2, 3}) made.push_back(cpu_backend(threads));
+    return made;
+  }();
+  return all;
+}
+
+class Rig {
+ public:
+  static constexpr std::size_t kGuard = 256;  // bytes of sentinels on each side
+
+  explicit Rig(Backend& backend) : backend_(backend) {}
+  Ops& ops() { return *backend_.ops; }
+
+  // Reproducible numbers, drawn in order of call.
+  Numbers normal(std::int64_t n, double deviation = 1) {
+    std::normal_distribution<double> draw(0, deviation);
+    Numbers x(std::size_t(n), 0.0);
+    for (double& v : x) v = draw(random_);
+    return x;
+  }
+  std::vector<std::int32_t> integers(std::int64_t n, int from, int to) {
+    std::uniform_int_distribution<int> draw(from, to);
+    std::vector<std::int32_t> x(std::size_t(n), 0);
+    for (auto& v : x) v = draw(random_);
+    return x;
+  }
+
+  // A tensor in the backend's memory. x is rounded to type, in x itself too: the formula starts from what the op sees.
+  Tensor put(Numbers& x, DType type, std::initializer_list<std::int64_t> shape) {
+    std::vector<std::byte> bytes(x.size() * bytes_of(type));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (type == DType::f64) {
+        std::memcpy(bytes.data() + 8 * i, &x[i], 8);
+      } else if (type == DType::f32) {
+        const float v = float(x[i]);
+        std::memcpy(bytes.data() + 4 * i, &v, 4);
+        x[i] = v;
+      } else {
+        const bf16_t v = to_bf16(float(x[i]));
+        std::memcpy(bytes.data() + 2 * i, &v, 2);
+        x[i] = to_float(v);
+      }
+    }
+    return place(bytes, type, shape);
+  }
+  Tensor put(const std::vector<std::int32_t>& x, std::initializer_list<std::int64_t> shape) {
+    std::vector<std::byte> bytes(x.size() * 4);
+    std::memcpy(bytes.data(), x.data(), bytes.size());
+    return place(bytes, DType::i32, shape);
+  }
+  // A tensor that the op writes whole: what was there before is a NaN of a sort.
+  Tensor blank(DType type, std::initializer_list<std::int64_t> shape) {
+    std::int64_t n = 1;
+    for (const std::int64_t size : shape) n *= size;
+    return place(std::vector<std::byte>(std::size_t(n) * bytes_of(type), std::byte(0xff)), type, shape);
+  }
+
+  Numbers get(const Tensor& tensor) {
+    const std::vector<std::byte> bytes = read(tensor.data(), tensor.bytes());
+    Numbers x(std::size_t(tensor.elements()));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (tensor.dtype() == DType::f64) {
+        std::memcpy(&x[i], bytes.data() + 8 * i, 8);
+      } else if (tensor.dtype() == DType::f32) {
+        float v;
+        std::memcpy(&v, bytes.data() + 4 * i, 4);
+        x[i] = v;
+      } else {
+        bf16_t v;
+        std::memcpy(&v, bytes.data() + 2 * i, 2);
+        x[i] = to_float(v);
+      }
+    }
+    return x;
+  }
+
+  // Every number of tensor within tolerance · size of the formula's, where size is the largest of the output unless
+  // given; and half a unit in the last place of its type on top.
+  void expect(const char* what, const Tensor& tensor, const Numbers& formula, double tolerance,
+              double size = 0) {
+    const Numbers found = get(tensor);
+    ASSERT_EQ(found.size(), formula.size()) << what;
+    if (size == 0) {
+      for (const double v : formula) size = std::max(size, std::abs(v));
+    }
+    const double unit = tensor.dtype() == DType::bf16 ? 0x1p-8 : 0x1p-24;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double allowed = tolerance * size + 1.01 * unit * std::abs(formula[i]);
+      if (std::abs(found[i] - formula[i]) <= allowed) continue;
+      FAIL() << backend_.name << ": " << what << "[" << i << "] of " << shape_text(tensor) << " is "
+             << found[i] << ", the formula says " << formula[i] << "; allowed " << allowed;
+    }
+    const std::vector<std::byte> bytes = read(tensor.data(), tensor.bytes());
+    bits_.insert(bits_.end(), bytes.begin(), bytes.end());
+  }
+
+  void check_guards() {
+    for (const Place& place : places_) {
+      const std::vector<std::byte> all = read(place.memory.data(), place.bytes);
+      for (std::size_t i = 0; i < kGuard; ++i) {
+        if (all[i] != std::byte(0xa5) || all[place.bytes - 1 - i] != std::byte(0xa5)) {
+          ADD_FAILURE() << backend_.name << ": something was written outside of tensor "
+                        << (&place - places_.data());
+          break;
+        }
+      }
+    }
+  }
+  const std::vector<std::byte>& bits() const { return bits_; }
+
+ private:
+  struct Place {
+    Buffer memory;
+    std::size_t bytes;
+  };
+  Tensor place(const std::vector<std::byte>& bytes, DType type, std::initializer_list<std::int64_t> shape) {
+    std::vector<std::byte> all(bytes.size() + 2 * kGuard, std::byte(0xa5));
+    std::copy(bytes.begin(), bytes.end(), all.begin() + kGuard);
+    places_.push_back({backend_.device->allocate(all.size()), all.size()});
+    backend_.stream->copy(places_.back().memory.data(), all.data(), all.size());
+    backend_.stream->synchronize();
+    return Tensor(places_.back().memory.data() + kGuard, type, shape);
+  }
+  std::vector<std::byte> read(const void* from, std::size_t bytes) {
+    std::vector<std::byte> out(bytes);
+    backend_.stream->copy(out.data(), from, bytes);
+    backend_.stream->synchronize();
+    return out;
+  }
+
+  Backend& backend_;
+  std::mt19937_64 random_{7};
+  std::vector<Place> places_;
+  std::vector<std::byte> bits_;
+};
+
+struct OpCase {
+  std::string name;
+  std::function<void(Rig&)> run;
+};
+
+// Runs a case on all backends: right on each, and the same bits on each.
+inline void run_case(const OpCase& op_case) {
+  SCOPED_TRACE(op_case.name);
+  std::vector<std::byte> first;
+  for (Backend& backend : backends()) {
+    Rig rig(backend);
+    op_case.run(rig);
+    rig.check_guards();
+    if (testing::Test::HasFatalFailure()) return;
+    if (first.empty()) first = rig.bits();
+    EXPECT_TRUE(first == rig.bits()) << backend.name << " gives other bits than " << backends().front().name;
+  }
+}
+
+inline std::string name_text(DType type) {
+  return std::string(name_of(type));
+}
+constexpr DType kBothTypes[] = {DType::f32, DType::bf16};
+
+}  // namespace slideway

@@ -202,7 +202,7 @@ class WholeModel {
       const BlockLayout& layout = files_.layout().layers[l];
       const LayerWeights grads =
           trains_base ? layer_weights(layout, grads_.at(&layout).data(), DType::f32) : LayerWeights{};
-      if (redo_) forward_layer(l, take(type_, {T, D}));
+      if (redo_) forward_layer(l, {});
       decoder_.backward(int(l), layer_weights_of(l), grads, rows_, inv_freq(l), saved_[l], d_x, loras_[l],
                         backward_scratch_);
     }

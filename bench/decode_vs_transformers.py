@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Greedy decoding of SmolLM2-135M, one sequence: build/slideway (BF16 weights) against transformers (FP32), by turns.
+
+    bench/decode_vs_transformers.py [--rounds 3] [--tokens 128] [--threads 2]
+
+A rate is (tokens of the long answer - tokens of the short one) / (time of the long - time of the short), so that
+loading and the prompt do not count. The best of each side's rounds is compared.
+"""
+import argparse
+import os
+import pathlib
+import subprocess
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MODEL = ROOT / ".cache/models/smollm2-hf"
+PROMPT = "Once upon a time, in a small village"
+SHORT = 8
+
+
+def seconds_of_slideway(tokens, threads):
+    command = [ROOT / "build/slideway", "generate", MODEL, "--raw", "--temperature", "0", "--max-tokens", str(tokens),
+               "--threads", str(threads), PROMPT]
+    begin = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - begin
+
+
+def seconds_of_transformers(model, ids, tokens):
+    begin = time.perf_counter()
+    out = model.generate(ids, do_sample=False, max_new_tokens=tokens, min_new_tokens=tokens, pad_token_id=0)
+    assert out.shape[1] == ids.shape[1] + tokens
+    return time.perf_counter() - begin
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    chosen = parser.parse_args()
+
+    import torch
+    import transformers
+    torch.set_num_threads(chosen.threads)
+    model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval()
+    ids = transformers.AutoTokenizer.from_pretrained(MODEL)(PROMPT, return_tensors="pt")["input_ids"]
+
+    best = {"slideway": 0.0, "transformers": 0.0}
+    for round_ in range(chosen.rounds):
+        for name, seconds in (("slideway", lambda n: seconds_of_slideway(n, chosen.threads)),
+                              ("transformers", lambda n: seconds_of_transformers(model, ids, n))):
+            rate = (chosen.tokens - SHORT) / (seconds(chosen.tokens) - seconds(SHORT))
+            best[name] = max(best[name], rate)
+            print(f"round {round_ + 1}  {name:12}  {rate:6.1f} tokens/s", flush=True)
+    print(f"best of {chosen.rounds}: slideway {best['slideway']:.1f}, transformers {best['transformers']:.1f} tokens/s, "
+          f"ratio {best['slideway'] / best['transformers']:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -183,6 +183,68 @@ TEST_P(DecoderOfFamily, TakesTheScratchThatIsForecast) {
   }
 }
 
+// The logits of all of step 0's sequences served side by side from pages of 4 tokens, `chunk` tokens of each a step.
+std::vector<float> served(WholeModel& model, const WeightFiles& files, std::span<const std::int32_t> ids,
+                          std::span<const std::int32_t> starts, std::int32_t chunk) {
+  const ModelConfig& config = files.config();
+  const std::int64_t V = config.vocab_size, D = config.hidden_size, N = std::int64_t(starts.size()) - 1;
+  constexpr int kTokens = 4, kMaxPages = 5;
+  const std::size_t page_bytes = std::size_t(2 * kTokens * config.num_key_value_heads * config.head_dim) * 4;
+  const Buffer pool = model.device().allocate(page_bytes * std::size_t(config.num_layers() * N) * kMaxPages);
+  std::vector<float> logits(std::size_t(starts.back() * V));
+  for (std::int32_t done = 0; done < 16; done += chunk) {
+    std::vector<std::int32_t> step_ids, positions, step_starts = {0}, lengths, rows;
+    for (std::size_t n = 0; n < std::size_t(N); ++n) {
+      const std::int32_t length = starts[n + 1] - starts[n], end = std::min(done + chunk, length);
+      for (std::int32_t t = done; t < end; ++t) {
+        rows.push_back(starts[n] + t);
+        step_ids.push_back(ids[std::size_t(starts[n] + t)]);
+        positions.push_back(t);
+      }
+      step_starts.push_back(std::int32_t(rows.size()));
+      lengths.push_back(end);
+    }
+    const std::int64_t T = std::int64_t(rows.size());
+    Buffer memory = model.device().allocate(1 << 20);
+    Arena arena(memory.span());
+    const Tensor x = arena.take("x", DType::f32, {T, D}), z = arena.take("z", DType::f32, {T, V});
+    const Tensor rstd = arena.take("rstd", DType::f32, {T}),
+                 step_positions(positions.data(), DType::i32, {T});
+    model.embed(x, Tensor(step_ids.data(), DType::i32, {T}));
+    for (std::int64_t l = 0; l < config.num_layers(); ++l) {
+      const Arena::Frame frame(arena);
+      std::vector<std::int32_t> pages;
+      for (std::int64_t page = 0; page < N * kMaxPages; ++page)
+        pages.push_back(std::int32_t((page * 7 % (N * kMaxPages)) * config.num_layers() + l));
+      const PagedKv kv{.pool = pool.data(),
+                       .page_bytes = page_bytes,
+                       .page_tokens = kTokens,
+                       .pages = pages,
+                       .max_pages = kMaxPages,
+                       .starts = step_starts,
+                       .lengths = lengths};
+      LayerSaved saved = take_saved(arena, config, T, DType::f32, nullptr, x);
+      model.decoder().forward(int(l), model.layer_weights_of(std::size_t(l)),
+                              {.positions = step_positions, .kv = &kv}, model.inv_freq(std::size_t(l)), saved,
+                              x, nullptr, arena);
+    }
+    model.head(z, x, rstd, x);
+    model.stream().synchronize();
+    for (std::size_t t = 0; t < rows.size(); ++t)
+      std::copy_n(z.f32() + std::int64_t(t) * V, V, logits.begin() + rows[t] * V);
+  }
+  return logits;
+}
+
+TEST_P(DecoderOfFamily, ServesTheLogitsOfTransformersFromPagesWithTheSameBitsInAnyChunks) {
+  WholeModel model(*files_, DType::f32, false, {.row_invariant = true});
+  const std::vector<std::int32_t> ids = golden_.i32("ids", 0);
+  const std::vector<float> whole = served(model, *files_, ids, starts_, 16);
+  EXPECT_LT(distance(whole, golden_.f32("logits")), 1e-5);
+  for (const std::int32_t chunk : {1, 3, 7})
+    EXPECT_EQ(served(model, *files_, ids, starts_, chunk), whole) << chunk;
+}
+
 INSTANTIATE_TEST_SUITE_P(Goldens, DecoderOfFamily, testing::ValuesIn(kGoldenFamilies),
                          [](const auto& info) { return info.param; });
 

@@ -41,11 +41,11 @@ inline Packed packed(std::span<const std::int32_t> ids, std::span<const std::int
 class WholeModel {
  public:
   // Weights are held as type, activations too.
-  WholeModel(const WeightFiles& files, DType type, bool trains_base = true)
+  WholeModel(const WeightFiles& files, DType type, bool trains_base = true, const CpuOpsOptions& options = {})
       : files_(files),
         type_(type),
         stream_(device_->make_stream("compute")),
-        ops_(make_cpu_ops(*stream_, threads_)) {
+        ops_(make_cpu_ops(*stream_, threads_, options)) {
     for (const BlockLayout* layout : files.layout().blocks()) {
       weights_[layout] = load(*layout);
       if (trains_base) grads_[layout] = device_->allocate(std::size_t(layout->elements) * sizeof(float));
@@ -104,7 +104,15 @@ class WholeModel {
     return {};
   }
 
-  Ops& ops() { return *ops_; }
+  void embed(Tensor x /*[T, D]*/, Tensor ids /*[T] i32*/) {
+    ops_->embed(x, weight(files_.layout().embed), ids);
+  }
+  // z = logits of x; hidden may be x's memory.
+  void head(Tensor z /*[T, V] f32*/, Tensor hidden /*[T, D]*/, Tensor rstd /*[T] f32*/, Tensor x /*[T, D]*/) {
+    ops_->rms_norm(hidden, rstd, x, weight(files_.layout().norm), files_.config().rms_norm_eps);
+    ops_->linear(z, hidden, weight(head_layout()), {});
+  }
+  Decoder& decoder() { return decoder_; }
   Stream& stream() { return *stream_; }
   Device& device() { return *device_; }
   LayerWeights layer_weights_of(std::size_t l) const {
@@ -144,7 +152,7 @@ class WholeModel {
   Tensor grad(const BlockLayout& layout) {
     return grads_.empty() ? Tensor() : view(layout.tensors[0], grads_.at(&layout).data(), DType::f32);
   }
-  const BlockLayout& head() const {
+  const BlockLayout& head_layout() const {
     return files_.config().tie_word_embeddings ? files_.layout().embed : files_.layout().head;
   }
   void begin(const Packed& rows) {
@@ -173,7 +181,7 @@ class WholeModel {
     const ModelConfig& config = files_.config();
     const std::int64_t T = ids_.size(0), D = config.hidden_size;
     Tensor x = take(type_, {T, D});
-    ops_->embed(x, weight(files_.layout().embed), ids_);
+    embed(x, ids_);
     for (std::size_t l = 0; l < loras_.size(); ++l) {
       saved_.push_back(take_saved(arena_, config, T, type_, loras_[l], x));
       x = take(type_, {T, D});
@@ -183,9 +191,8 @@ class WholeModel {
     x_ = x;
     hidden_ = take(type_, {T, D});
     rstd_ = take(DType::f32, {T});
-    ops_->rms_norm(hidden_, rstd_, x, weight(files_.layout().norm), config.rms_norm_eps);
     const Tensor z = take(DType::f32, {T, config.vocab_size});
-    ops_->linear(z, hidden_, weight(head()), {});
+    head(z, hidden_, rstd_, x);
     return z;
   }
 
@@ -193,8 +200,8 @@ class WholeModel {
     const std::int64_t T = ids_.size(0), D = files_.config().hidden_size;
     const bool trains_base = !grads_.empty();
     const Tensor d_hidden = take(type_, {T, D}), d_x = take(type_, {T, D});
-    if (trains_base) ops_->linear_backward_weight(grad(head()), {}, d_z, hidden_);
-    ops_->linear_backward_input(d_hidden, d_z, weight(head()), false);
+    if (trains_base) ops_->linear_backward_weight(grad(head_layout()), {}, d_z, hidden_);
+    ops_->linear_backward_input(d_hidden, d_z, weight(head_layout()), false);
     ops_->fill_zero(d_x);
     ops_->rms_norm_backward(d_x, grad(files_.layout().norm), d_hidden, x_, weight(files_.layout().norm),
                             rstd_);

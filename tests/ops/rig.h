@@ -190,6 +190,31 @@ class Rig {
   std::vector<std::byte> bits_;
 };
 
+// The gradient of loss at x by central differences, good to about nine digits.
+inline Numbers differences(const std::function<double(const Numbers&)>& loss, Numbers x) {
+  Numbers d(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double at = x[i], h = 1e-5 * std::max(1.0, std::abs(at));
+    x[i] = at + h;
+    const double up = loss(x);
+    x[i] = at - h;
+    d[i] = (up - loss(x)) / (2 * h);
+    x[i] = at;
+  }
+  return d;
+}
+
+inline double dot(const Numbers& x, const Numbers& y) {
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+// Elements [begin, begin + n) of x.
+inline Numbers slice(const Numbers& x, std::int64_t begin, std::int64_t n) {
+  return Numbers(x.begin() + begin, x.begin() + begin + n);
+}
+
 struct OpCase {
   std::string name;
   std::function<void(Rig&)> run;

@@ -1,29 +1,16 @@
 // The host device. At once: a stream does what it is told when it is told. Seeded: streams are queues, and a
 // SeededOrder decides whose next item runs.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <deque>
 #include <vector>
 
 #include "device/device.h"
 #include "device/pages.h"
+#include "device/timeline.h"
 
 namespace slideway {
 namespace {
-
-// An event's counter. Queued items hold it too, so that an event may end before them.
-struct Timeline {
-  explicit Timeline(std::string name) : name(std::move(name)) {}
-  void raise(std::uint64_t to) {
-    const std::uint64_t before = value.exchange(to);
-    CHECK(before < to, "event '", name, "' was signalled with ", to, " after ", before, ": it may only grow");
-  }
-  bool reached(std::uint64_t wanted) const { return value.load() >= wanted; }
-
-  const std::string name;
-  std::atomic<std::uint64_t> value{0};
-};
 
 // One thing that a queue is to do: work, or, where awaited is set, to hold until its value is reached.
 struct Item {
@@ -56,7 +43,7 @@ class SeededOrder {
 
   void push(Queue& queue, Item item) {
     if (item.awaited) {
-      const StreamWait wait{queue.name, item.awaited->name, item.value};
+      const StreamWait wait{queue.name, item.awaited->name(), item.value};
       if (options_.waits) options_.waits->push_back(wait);
       if (waits_issued_++ == options_.dropped_wait || (options_.drops && options_.drops(wait))) return;
     }
@@ -128,8 +115,8 @@ class SeededOrder {
       if (queue->busy) text += "stream '" + queue->name + "' waits inside its work; ";
       if (queue->busy || queue->items.empty()) continue;
       const Item& item = queue->items.front();
-      text += "stream '" + queue->name + "' waits for event '" + item.awaited->name + "' to reach " +
-              std::to_string(item.value) + " (it is at " + std::to_string(item.awaited->value) + "); ";
+      text += "stream '" + queue->name + "' waits for event '" + item.awaited->name() + "' to reach " +
+              std::to_string(item.value) + " (it is at " + std::to_string(item.awaited->value()) + "); ";
     }
     return text.empty() ? "all streams are empty" : text.substr(0, text.size() - 2);
   }
@@ -153,7 +140,7 @@ class HostEvent final : public Event {
 
   void wait(std::uint64_t value) override {
     if (order_) order_->run_until([&] { return timeline_->reached(value); }, [&] { return text(value); });
-    CHECK(timeline_->reached(value), text(value), ", but it is at ", timeline_->value.load(),
+    CHECK(timeline_->reached(value), text(value), ", but it is at ", timeline_->value(),
           " and nobody is left to signal it");
   }
 
@@ -167,7 +154,7 @@ class HostEvent final : public Event {
 
  private:
   std::string text(std::uint64_t value) const {
-    return "the host waits for event '" + timeline_->name + "' to reach " + std::to_string(value);
+    return "the host waits for event '" + timeline_->name() + "' to reach " + std::to_string(value);
   }
 
   std::shared_ptr<Timeline> timeline_;
@@ -212,8 +199,8 @@ class HostStream final : public Worker {
   void wait(Event& event, std::uint64_t value) override {
     const auto& timeline = timeline_of(event);
     if (order_) return order_->push(queue_, {.awaited = timeline, .value = value});
-    CHECK(timeline->reached(value), "stream '", queue_.name, "' waits for event '", timeline->name,
-          "' to reach ", value, ", but it is at ", timeline->value.load(),
+    CHECK(timeline->reached(value), "stream '", queue_.name, "' waits for event '", timeline->name(),
+          "' to reach ", value, ", but it is at ", timeline->value(),
           ": where streams run at once, a signal must be issued before the wait for it");
   }
 

@@ -22,8 +22,8 @@ struct Item {
 struct Queue {
   std::string name;
   std::deque<Item> items;
-  bool busy = false;        // its item is running and has itself begun to wait
-  std::uint64_t speed = 0;  // its weight in the choice at the moment; 0: not drawn yet
+  bool busy = false;       // its item is running and has itself begun to wait
+  std::uint64_t rank = 0;  // the lower goes first
   bool may_run() const {
     return !busy && !items.empty() &&
            (!items.front().awaited || items.front().awaited->reached(items.front().value));
@@ -94,19 +94,16 @@ class SeededOrder {
     return (z ^ (z >> 31)) % below;
   }
 
-  // A queue that is much faster than the others for a while finds more missing waits than an even race does.
+  // Ranks the queues anew every now and then and takes the first that may run: a stream may run far ahead of another, or
+  // starve for long, which a fresh draw for each item would almost never show.
+  // Source   Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs" (ASPLOS 2010)
   Queue& choose(const std::vector<Queue*>& ready) {
-    std::uint64_t sum = 0;
-    for (Queue* queue : ready) {
-      if (queue->speed == 0 || draw(8) == 0) queue->speed = std::uint64_t(1) << (2 * draw(4));
-      sum += queue->speed;
+    if (until_next_ranking_-- == 0) {
+      until_next_ranking_ = draw(std::uint64_t(1) << draw(9));
+      for (Queue* queue : queues_) queue->rank = draw(1u << 20);
     }
-    std::uint64_t at = draw(sum);
-    for (Queue* queue : ready) {
-      if (at < queue->speed) return *queue;
-      at -= queue->speed;
-    }
-    return *ready.back();
+    return **std::min_element(ready.begin(), ready.end(),
+                              [](Queue* a, Queue* b) { return a->rank < b->rank; });
   }
 
   std::string blocked_text() const {
@@ -124,6 +121,7 @@ class SeededOrder {
   HostDeviceOptions options_;
   std::uint64_t random_;
   std::int64_t waits_issued_ = 0;
+  std::uint64_t until_next_ranking_ = 0;
   int depth_ = 0;  // items running inside each other
   std::vector<Queue*> queues_;
   std::vector<std::pair<void*, std::size_t>> closed_;

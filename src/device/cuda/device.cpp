@@ -92,19 +92,17 @@ class CudaDevice final : public Device {
   std::unique_ptr<Worker> make_worker(const std::string& name) override {
     // Its copies may touch the GPU; they have a stream of their own and end before the next item begins.
     auto copies = std::make_shared<CudaStream>(context_, name + " copies");
-    return std::make_unique<ThreadWorker>(
-        name, ThreadWorker::Surroundings{.begin =
-                                             [context = context_, node = node_] {
-                                               bind_thread(processors_of_node(node));
-                                               context->use();
-                                             },
-                                         .copy =
-                                             [copies](void* to, const void* from, std::size_t bytes) {
-                                               CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault,
-                                                                          copies->handle()));
-                                               copies->synchronize();
-                                             },
-                                         .check = [context = context_] { context->check(); }});
+    ThreadWorker::Surroundings surroundings;
+    surroundings.begin = [context = context_, node = node_] {
+      bind_thread(processors_of_node(node));
+      context->use();
+    };
+    surroundings.copy = [copies](void* to, const void* from, std::size_t bytes) {
+      CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies->handle()));
+      copies->synchronize();
+    };
+    surroundings.check = [context = context_] { context->check(); };
+    return std::make_unique<ThreadWorker>(name, std::move(surroundings));
   }
 
   std::unique_ptr<Event> make_event(const std::string& name) override {

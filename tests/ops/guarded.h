@@ -31,6 +31,10 @@ struct Guarded {
     bf16[std::size_t(kGuard + i)] = to_bf16(value);
     f32[std::size_t(kGuard + i)] = type == DType::f32 ? value : to_float(to_bf16(value));
   }
+  void copy(std::int64_t i, const Guarded& other, std::int64_t j) {
+    f32[std::size_t(kGuard + i)] = other.f32[std::size_t(kGuard + j)];
+    bf16[std::size_t(kGuard + i)] = other.bf16[std::size_t(kGuard + j)];
+  }
   void* data() {
     return type == DType::f32 ? static_cast<void*>(&f32[kGuard]) : static_cast<void*>(&bf16[kGuard]);
   }

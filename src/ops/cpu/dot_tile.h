@@ -1,9 +1,9 @@
 // Dot products over Lanes in one fixed order, a few rows by eight columns at once: what row products, attention scores and
 // LoRA's shrink are made of.
 //
-// Lane i of a product sums x[c] · w[c] over c = i, i + 16, … upwards with fused multiply-adds; sum() joins the lanes. A
-// product's lanes rest in memory between two calls, so that long rows can be worked through in cache-sized spans: the order,
-// and so the bits, are the same.
+// Lane i of a product sums x[c] · w[c] over c = i, i + 16, … upwards with fused multiply-adds, from 0; sum() joins the
+// lanes. A product's lanes may rest in memory between two calls, so that long rows can be worked through in cache-sized
+// spans: the order, and so the bits, are the same.
 #pragma once
 
 #include "ops/cpu/lanes.h"
@@ -16,18 +16,33 @@ constexpr int kMaxTileRows = 3;  // 24 sums and 4 operands fill the registers
 
 using DotSums = float[kTileColumns][kLanes];  // of one row
 
+// How many of the rows that are left go into the next tile: three, or two twice where three would leave one.
+LANES int rows_of_tile(std::int64_t left) {
+  return left == 4 || left == 2 ? 2 : left >= 3 ? 3 : 1;
+}
+
+// Calls body with the number of rows as a constant.
+template <int kCount>
+struct TileRows {
+  static constexpr int kRows = kCount;
+};
+template <class Body>
+LANES void with_tile_rows(int rows, const Body& body) {
+  rows == 1 ? body(TileRows<1>{}) : rows == 2 ? body(TileRows<2>{}) : body(TileRows<3>{});
+}
+
+// How many of the eight columns fit the registers beside kRows rows.
+template <int kRows>
+constexpr int kColumnsAtOnce = kWideLanes   ? kTileColumns
+                               : kRows == 1 ? 4
+                                            : 2;
+
 // Adds c in [begin, end) to kRows × kColumns products. begin is a multiple of 16; only the last span may end elsewhere.
 // The cache lines from `ahead` on, as many as these weights fill, are asked for early, in ascending order: so the processor
 // sees one long stream, where w's eight short ones end before they are recognised.
-template <int kRows, int kColumns, bool kAhead, class X, class W>
-LANES void add_products(DotSums* sums, int column, const X* const* x, const W* const* w, std::int64_t begin,
-                        std::int64_t end, [[maybe_unused]] const char* ahead) {
-  Lanes sum[kRows][kColumns];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kColumns; ++j) sum[r][j] = load(sums[r][column + j]);
-  }
+template <bool kAhead, int kRows, int kColumns, class X, class W>
+LANES void add_products(Lanes (&sums)[kRows][kColumns], const X* const* x, const W* const* w,
+                        std::int64_t begin, std::int64_t end, [[maybe_unused]] const char* ahead) {
   std::int64_t c = begin;
   for (; c + kLanes <= end; c += kLanes) {
     if constexpr (kAhead) {
@@ -41,52 +56,40 @@ LANES void add_products(DotSums* sums, int column, const X* const* x, const W* c
     for (int r = 0; r < kRows; ++r) row[r] = load(x[r] + c);
 #pragma GCC unroll 8
     for (int j = 0; j < kColumns; ++j) {
-      const Lanes weight = load(w[column + j] + c);
+      const Lanes weight = load(w[j] + c);
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) sum[r][j] = fma(row[r], weight, sum[r][j]);
+      for (int r = 0; r < kRows; ++r) sums[r][j] = fma(row[r], weight, sums[r][j]);
     }
   }
-  if (c < end) {
+  if (c == end) return;
 #pragma GCC unroll 8
-    for (int j = 0; j < kColumns; ++j) {
-      const Lanes weight = load_part(w[column + j] + c, end - c);
+  for (int j = 0; j < kColumns; ++j) {
+    const Lanes weight = load_part(w[j] + c, end - c);
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) sum[r][j] = fma(load_part(x[r] + c, end - c), weight, sum[r][j]);
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-    for (int j = 0; j < kColumns; ++j) store(sums[r][column + j], sum[r][j]);
+    for (int r = 0; r < kRows; ++r) sums[r][j] = fma(load_part(x[r] + c, end - c), weight, sums[r][j]);
   }
 }
 
-// The same for kRows × 8 products, in pieces that fit the registers.
-template <int kRows, class X, class W>
-LANES void add_tile(DotSums* sums, const X* const* x, const W* const* w, std::int64_t begin, std::int64_t end,
-                    [[maybe_unused]] const char* ahead) {
-  constexpr int kColumns = kWideLanes ? kTileColumns : kRows == 1 ? 4 : 2;
+// Adds c in [begin, end) to the kRows × 8 products whose lanes rest in sums.
+template <bool kAhead, int kRows, class X, class W>
+LANES void add_to_tile(DotSums* sums, const X* const* x, const W* const* w, std::int64_t begin,
+                       std::int64_t end, const char* ahead) {
+  constexpr int kColumns = kColumnsAtOnce<kRows>;
 #pragma GCC unroll 1
   for (int column = 0; column < kTileColumns; column += kColumns) {
-    if (ahead == nullptr) {
-      add_products<kRows, kColumns, false>(sums, column, x, w, begin, end, ahead);
-    } else {
-      add_products<kRows, kColumns, true>(sums, column, x, w, begin, end, ahead);
-      ahead += (end - begin) * kColumns * std::int64_t(sizeof(W));
+    Lanes part[kRows][kColumns];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) part[r][j] = load(sums[r][column + j]);
     }
-  }
-}
-
-template <class X, class W>
-void add_tile(int rows, DotSums* sums, const X* const* x, const W* const* w, std::int64_t begin,
-              std::int64_t end, [[maybe_unused]] const char* ahead) {
-  switch (rows) {
-    case 1:
-      return add_tile<1>(sums, x, w, begin, end, ahead);
-    case 2:
-      return add_tile<2>(sums, x, w, begin, end, ahead);
-    default:
-      return add_tile<3>(sums, x, w, begin, end, ahead);
+    add_products<kAhead>(part, x, w + column, begin, end, ahead);
+    if (kAhead) ahead += (end - begin) * kColumns * std::int64_t(sizeof(W));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) store(sums[r][column + j], part[r][j]);
+    }
   }
 }
 
@@ -104,9 +107,28 @@ LANES __m256 finished(const DotSums& sums) {
   return sums_of_eight(s);
 }
 
-// How many of the rows that are left go into the next tile: three, or two twice where three would leave one.
-LANES int rows_of_tile(std::int64_t left) {
-  return left == 4 || left == 2 ? 2 : left >= 3 ? 3 : 1;
+// All of kRows × 8 products of length n at once.
+template <int kRows, class X, class W>
+LANES void tile_products(__m256 (&out)[kRows], const X* const* x, const W* const* w, std::int64_t n) {
+  constexpr int kColumns = kColumnsAtOnce<kRows>;
+  __m256 halves[kRows][kTileColumns];
+#pragma GCC unroll 8
+  for (int column = 0; column < kTileColumns; column += kColumns) {
+    Lanes part[kRows][kColumns];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) part[r][j] = zeros();
+    }
+    add_products<false>(part, x, w + column, 0, n, nullptr);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) halves[r][column + j] = folded(part[r][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) out[r] = sums_of_eight(halves[r]);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "ops/adamw.h"
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/cpu_level.h"
+#include "ops/cpu/paged_tile.h"
 
 namespace slideway {
 
@@ -32,6 +33,10 @@ struct Kernels {
   void (*attention)(const AttentionTile& tile);
   void (*attention_d_queries)(const AttentionTile& tile);
   void (*attention_d_keys)(const AttentionTile& tile);
+  // ops/cpu/paged_tile.h: one span's partial results; all spans' joined and written; or all of it at once
+  void (*paged_span)(const PagedTile& tile, std::int64_t span, float* partial, float* scratch);
+  void (*paged_join)(const PagedTile& tile, float* partials);
+  void (*paged_rows)(const PagedTile& tile, float* scratch);
   // outputs [begin, end) of all rows
   void (*row_products)(const RowProducts& p, std::int64_t begin, std::int64_t end);
   // ops/adamw.h, without threads

@@ -32,6 +32,9 @@ LANES Lanes exp_bounded(Lanes x) {
 LANES Lanes exp_of_negative(Lanes x) {
   return zero_below(x, -87.3f, exp_bounded(x));
 }
+LANES float exp_of_negative(float x) {
+  return _mm_cvtss_f32(lowest(exp_of_negative(same(x))));
+}
 
 // The sum of eight lanes: i with i + 4, + 2, + 1.
 LANES float sum8(__m256 x) {
@@ -45,11 +48,10 @@ LANES float sum(Lanes x) {
 }
 
 LANES float largest(Lanes x) {
-  alignas(64) float lanes[kLanes];
-  store(lanes, x);
-  float most = lanes[0];
-  for (int i = 1; i < kLanes; ++i) most = lanes[i] > most ? lanes[i] : most;
-  return most;
+  const __m256 eight = larger_half(x);
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
 // Eight such sums at once, in order.

@@ -105,6 +105,8 @@ LANES __m256 power_of_two(__m256 n) {
 LANES Lanes power_of_two(Lanes n) { return {power_of_two(n.low), power_of_two(n.high)}; }
 LANES __m256 folded(Lanes x) { return _mm256_add_ps(x.low, x.high); }
 LANES Lanes eight(__m256 x) { return {x, _mm256_setzero_ps()}; }
+LANES __m256 larger_half(Lanes x) { return _mm256_max_ps(x.low, x.high); }
+LANES __m128 lowest(Lanes x) { return _mm256_castps256_ps128(x.low); }
 // clang-format on
 
 }  // namespace

@@ -77,6 +77,10 @@ LANES __m256 folded(Lanes x) {  // lane i + lane i + 8
   return _mm256_add_ps(_mm512_castps512_ps256(x.all), _mm512_extractf32x8_ps(x.all, 1));
 }
 LANES Lanes eight(__m256 x) { return {_mm512_zextps256_ps512(x)}; }  // and eight zeros
+LANES __m256 larger_half(Lanes x) {  // the larger of lane i and lane i + 8
+  return _mm256_max_ps(_mm512_castps512_ps256(x.all), _mm512_extractf32x8_ps(x.all, 1));
+}
+LANES __m128 lowest(Lanes x) { return _mm512_castps512_ps128(x.all); }  // lanes 0 to 3
 // clang-format on
 
 }  // namespace

@@ -41,8 +41,14 @@ void eight_outputs(const RowProducts& p, std::int64_t first_row, int rows, std::
       const X* inputs[kMaxTileRows];
       for (int i = 0; i < tile; ++i)
         inputs[i] = static_cast<const X*>(p.x) + (first_row + r + i) * p.x_stride;
-      add_tile(tile, sums + r, inputs, weights, c, end,
-               r == 0 ? next + c * std::int64_t(sizeof(W)) * kTileColumns : nullptr);
+      with_tile_rows(tile, [&](auto shape) {
+        constexpr int kRows = decltype(shape)::kRows;
+        if (r == 0) {
+          add_to_tile<true, kRows>(sums, inputs, weights, c, end, next + c * kTileColumns * int(sizeof(W)));
+        } else {
+          add_to_tile<false, kRows>(sums + r, inputs, weights, c, end, nullptr);
+        }
+      });
     }
   }
   const Lanes bias = p.bias ? load_part(p.bias, p.bias_type, n, columns) : zeros();

@@ -61,10 +61,7 @@ Request make_request(const GenerateOptions& options, const WeightFiles& files, c
   const std::int64_t room = files.config().max_position_embeddings - std::int64_t(request.prompt.size());
   request.max_tokens =
       options.max_tokens > 0 ? options.max_tokens : std::clamp<std::int64_t>(room, 1, kDefaultMaxTokens);
-  if (!options.ignore_eos) {
-    request.end_ids.assign(files.config().eos_token_ids.begin(), files.config().eos_token_ids.end());
-    if (tokenizer.eos_token_id() >= 0) request.end_ids.push_back(tokenizer.eos_token_id());
-  }
+  if (!options.ignore_eos) request.end_ids = end_ids_of(files.config(), tokenizer);
   if (!options.has_seed) {
     std::random_device system;
     request.sampling.seed = std::uint64_t(system()) << 32 | system();

@@ -7,7 +7,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <set>
 #include <sstream>
 
 #include "core/file.h"
@@ -16,6 +15,7 @@
 #include "memory/budget.h"
 #include "model/weights.h"
 #include "serve/kv_cache.h"
+#include "serve/request.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
@@ -86,12 +86,10 @@ void show_text(const WeightFiles& files) {
   if (!has_tokenizer) return line("tokenizer", "none");
   const auto tokenizer = Tokenizer::load(files.path());
   const auto named = [&](int id) { return text_of_parts(id, " ", tokenizer->token(id)); };
-  std::set<int> ends(files.config().eos_token_ids.begin(), files.config().eos_token_ids.end());
-  if (tokenizer->eos_token_id() >= 0) ends.insert(tokenizer->eos_token_id());
   std::string text = grouped(tokenizer->vocab_size()) + " tokens";
   if (tokenizer->bos_token_id() >= 0) text += ", begins with " + named(tokenizer->bos_token_id());
   std::string sep = ", ends at ";
-  for (const int id : ends) {
+  for (const std::int32_t id : end_ids_of(files.config(), *tokenizer)) {
     text += sep + named(id);
     sep = " or ";
   }

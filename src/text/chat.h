@@ -16,8 +16,8 @@ namespace slideway {
 
 struct ChatOptions {
   bool add_generation_prompt = false;
-  std::string tools_json;        // a JSON array, or empty
-  std::string extra_json;        // an object of further template variables (chat_template_kwargs), or empty
+  std::string tools_json;  // a JSON array, or empty
+  std::string extra_json;  // an object of further template variables (chat_template_kwargs), or empty
 };
 
 class ChatTemplate {

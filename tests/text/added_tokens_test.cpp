@@ -45,7 +45,8 @@ TEST(AddedTokens, AreFoundBeforeOrAfterNormalising) {
                      normalized = small.add_token("[Norm]", {{"normalized", true}});
   const auto tokenizer = small.make();
   EXPECT_EQ(tokenizer->encode("[RAW][raw][NORM]"), (TokenIds{raw, '[', 'r', 'a', 'w', ']', normalized}));
-  EXPECT_EQ(tokenizer->decode(TokenIds{normalized}, false), "[Norm]");
+  EXPECT_EQ(tokenizer->decode(TokenIds{raw, normalized}, false), "[RAW][norm]") << "as tokenizers has it";
+  EXPECT_EQ(tokenizer->token(normalized), "[Norm]");
 }
 
 TEST(AddedTokens, OfWhiteSpaceAreFoundInLiteralTextToo) {

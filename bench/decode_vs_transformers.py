@@ -19,7 +19,7 @@ SHORT = 8
 
 
 def seconds_of_slideway(tokens, threads):
-    command = [ROOT / "build/slideway", "generate", MODEL, "--raw", "--temperature", "0", "--max-tokens", str(tokens),
+    command = [os.environ.get("SLIDEWAY", ROOT / "build/slideway"), "generate", MODEL, "--raw", "--temperature", "0", "--max-tokens", str(tokens),
                "--threads", str(threads), PROMPT]
     begin = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)

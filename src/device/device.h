@@ -13,7 +13,10 @@
 //   - where streams run at once a wait cannot hold anything up: code for every device issues a signal before the
 //     waits for it; only code for the others may issue a wait first
 //   - a stream or event ends when what was issued to it is done: synchronize first, or what is left may be dropped
-//   - an error inside a Worker's closure reaches the issuing thread at that worker's synchronize() at the latest
+//   - a Stream copies between Buffers only (a Worker between any memory): CUDA would hold up the issuing thread for a
+//     copy of memory that is not pinned, perhaps while the stream waits for that thread
+//   - an error inside a Worker's closure reaches the issuing thread at that worker's synchronize() at the latest; until
+//     then its signals are given all the same, so nothing is to be kept from its results before that
 //
 // Units    bytes
 // Owns     its streams' queues; Buffers own their memory; all of them end before the Device
@@ -77,13 +80,14 @@ class Event {
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;  // between any two places of memory
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual void signal(Event& event, std::uint64_t value) = 0;  // when everything issued so far has been done
   virtual void wait(Event& event, std::uint64_t value) = 0;    // nothing issued later starts before
   virtual void synchronize() = 0;  // the host thread blocks until the stream is empty
 };
 
-// A stream of host work: a thread beside the device, such as the one that runs the optimizer.
+// A stream of host work: a thread beside the device, such as the one that runs the optimizer. On cuda it runs on the
+// processors next to the GPU, and so do the Threads that its closures make.
 class Worker : public Stream {
  public:
   virtual void run(std::function<void()> work) = 0;

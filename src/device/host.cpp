@@ -1,29 +1,16 @@
 // The host device. At once: a stream does what it is told when it is told. Seeded: streams are queues, and a
 // SeededOrder decides whose next item runs.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <deque>
 #include <vector>
 
 #include "device/device.h"
 #include "device/pages.h"
+#include "device/timeline.h"
 
 namespace slideway {
 namespace {
-
-// An event's counter. Queued items hold it too, so that an event may end before them.
-struct Timeline {
-  explicit Timeline(std::string name) : name(std::move(name)) {}
-  void raise(std::uint64_t to) {
-    const std::uint64_t before = value.exchange(to);
-    CHECK(before < to, "event '", name, "' was signalled with ", to, " after ", before, ": it may only grow");
-  }
-  bool reached(std::uint64_t wanted) const { return value.load() >= wanted; }
-
-  const std::string name;
-  std::atomic<std::uint64_t> value{0};
-};
 
 // One thing that a queue is to do: work, or, where awaited is set, to hold until its value is reached.
 struct Item {
@@ -35,8 +22,8 @@ struct Item {
 struct Queue {
   std::string name;
   std::deque<Item> items;
-  bool busy = false;        // its item is running and has itself begun to wait
-  std::uint64_t speed = 0;  // its weight in the choice at the moment; 0: not drawn yet
+  bool busy = false;       // its item is running and has itself begun to wait
+  std::uint64_t rank = 0;  // the lower goes first
   bool may_run() const {
     return !busy && !items.empty() &&
            (!items.front().awaited || items.front().awaited->reached(items.front().value));
@@ -56,7 +43,7 @@ class SeededOrder {
 
   void push(Queue& queue, Item item) {
     if (item.awaited) {
-      const StreamWait wait{queue.name, item.awaited->name, item.value};
+      const StreamWait wait{queue.name, item.awaited->name(), item.value};
       if (options_.waits) options_.waits->push_back(wait);
       if (waits_issued_++ == options_.dropped_wait || (options_.drops && options_.drops(wait))) return;
     }
@@ -107,19 +94,16 @@ class SeededOrder {
     return (z ^ (z >> 31)) % below;
   }
 
-  // A queue that is much faster than the others for a while finds more missing waits than an even race does.
+  // Ranks the queues anew every now and then and takes the first that may run: a stream may run far ahead of another, or
+  // starve for long, which a fresh draw for each item would almost never show.
+  // Source   Burckhardt et al., "A randomized scheduler with probabilistic guarantees of finding bugs" (ASPLOS 2010)
   Queue& choose(const std::vector<Queue*>& ready) {
-    std::uint64_t sum = 0;
-    for (Queue* queue : ready) {
-      if (queue->speed == 0 || draw(8) == 0) queue->speed = std::uint64_t(1) << (2 * draw(4));
-      sum += queue->speed;
+    if (until_next_ranking_-- == 0) {
+      until_next_ranking_ = draw(std::uint64_t(1) << draw(9));
+      for (Queue* queue : queues_) queue->rank = draw(1u << 20);
     }
-    std::uint64_t at = draw(sum);
-    for (Queue* queue : ready) {
-      if (at < queue->speed) return *queue;
-      at -= queue->speed;
-    }
-    return *ready.back();
+    return **std::min_element(ready.begin(), ready.end(),
+                              [](Queue* a, Queue* b) { return a->rank < b->rank; });
   }
 
   std::string blocked_text() const {
@@ -128,8 +112,8 @@ class SeededOrder {
       if (queue->busy) text += "stream '" + queue->name + "' waits inside its work; ";
       if (queue->busy || queue->items.empty()) continue;
       const Item& item = queue->items.front();
-      text += "stream '" + queue->name + "' waits for event '" + item.awaited->name + "' to reach " +
-              std::to_string(item.value) + " (it is at " + std::to_string(item.awaited->value) + "); ";
+      text += "stream '" + queue->name + "' waits for event '" + item.awaited->name() + "' to reach " +
+              std::to_string(item.value) + " (it is at " + std::to_string(item.awaited->value()) + "); ";
     }
     return text.empty() ? "all streams are empty" : text.substr(0, text.size() - 2);
   }
@@ -137,6 +121,7 @@ class SeededOrder {
   HostDeviceOptions options_;
   std::uint64_t random_;
   std::int64_t waits_issued_ = 0;
+  std::uint64_t until_next_ranking_ = 0;
   int depth_ = 0;  // items running inside each other
   std::vector<Queue*> queues_;
   std::vector<std::pair<void*, std::size_t>> closed_;
@@ -153,7 +138,7 @@ class HostEvent final : public Event {
 
   void wait(std::uint64_t value) override {
     if (order_) order_->run_until([&] { return timeline_->reached(value); }, [&] { return text(value); });
-    CHECK(timeline_->reached(value), text(value), ", but it is at ", timeline_->value.load(),
+    CHECK(timeline_->reached(value), text(value), ", but it is at ", timeline_->value(),
           " and nobody is left to signal it");
   }
 
@@ -167,7 +152,7 @@ class HostEvent final : public Event {
 
  private:
   std::string text(std::uint64_t value) const {
-    return "the host waits for event '" + timeline_->name + "' to reach " + std::to_string(value);
+    return "the host waits for event '" + timeline_->name() + "' to reach " + std::to_string(value);
   }
 
   std::shared_ptr<Timeline> timeline_;
@@ -212,8 +197,8 @@ class HostStream final : public Worker {
   void wait(Event& event, std::uint64_t value) override {
     const auto& timeline = timeline_of(event);
     if (order_) return order_->push(queue_, {.awaited = timeline, .value = value});
-    CHECK(timeline->reached(value), "stream '", queue_.name, "' waits for event '", timeline->name,
-          "' to reach ", value, ", but it is at ", timeline->value.load(),
+    CHECK(timeline->reached(value), "stream '", queue_.name, "' waits for event '", timeline->name(),
+          "' to reach ", value, ", but it is at ", timeline->value(),
           ": where streams run at once, a signal must be issued before the wait for it");
   }
 

@@ -172,12 +172,15 @@ void bind_lora(LayerParts& parts, const BlockLayout& layer, const LoraBlock& blo
   }
 }
 
+void write_adapter(const std::filesystem::path& folder, const LoraLayout& layout, const FetchLora& fetch) {
+  write_text_atomically(folder / "adapter_config.json", adapter_config_json(layout.config));
+  write_tensors(folder / "adapter_model.safetensors", layout, fetch);
+  check_written(folder / "adapter_model.safetensors", layout, fetch);
+}
+
 void save_adapter(const std::filesystem::path& folder, const LoraLayout& layout, const FetchLora& fetch) {
-  write_folder_atomically(folder, [&](const fs::path& temporary) {
-    write_text_atomically(temporary / "adapter_config.json", adapter_config_json(layout.config));
-    write_tensors(temporary / "adapter_model.safetensors", layout, fetch);
-    check_written(temporary / "adapter_model.safetensors", layout, fetch);
-  });
+  write_folder_atomically(folder,
+                          [&](const fs::path& temporary) { write_adapter(temporary, layout, fetch); });
 }
 
 }  // namespace slideway

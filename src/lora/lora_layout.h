@@ -62,8 +62,10 @@ void bind_lora(LayerParts& parts, const BlockLayout& layer, const LoraBlock& blo
 // The values of a layer's block, as f32.
 using FetchLora = std::function<void(int layer, std::span<float> values)>;
 
-// Writes adapter_config.json and adapter_model.safetensors (F32) into a folder that appears whole or not at
-// all, then opens the file again: a trained tensor that is absent, empty or changed is an internal error.
+// Writes adapter_config.json and adapter_model.safetensors (F32) into a folder that exists, then opens the file
+// again: a trained tensor that is absent, empty or changed is an internal error.
+void write_adapter(const std::filesystem::path& folder, const LoraLayout& layout, const FetchLora& fetch);
+// The same as a folder that appears whole or not at all.
 void save_adapter(const std::filesystem::path& folder, const LoraLayout& layout, const FetchLora& fetch);
 
 }  // namespace slideway

@@ -1,7 +1,9 @@
 #include "model/config_fields.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <sstream>
 #include <unordered_set>
 
 #include "core/error.h"
@@ -76,93 +78,30 @@ constexpr Neutral kNeutral[] = {
     {"audio_config", "[]"},
 };
 
-// Fields that are read elsewhere in this room, or that say nothing about the computation.
-const std::unordered_set<std::string> kKnown = {
-    "model_type",
-    "architectures",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "num_key_value_heads",
-    "head_dim",
-    "hidden_act",
-    "max_position_embeddings",
-    "rms_norm_eps",
-    "tie_word_embeddings",
-    "rope_theta",
-    "rope_scaling",
-    "rope_parameters",
-    "original_max_position_embeddings",
-    "attention_bias",
-    "mlp_bias",
-    "sliding_window",
-    "use_sliding_window",
-    "max_window_layers",
-    "layer_types",
-    "bos_token_id",
-    "eos_token_id",
-    "pad_token_id",
-    "unk_token_id",
-    "torch_dtype",
-    "dtype",
-    // harmless
-    "_name_or_path",
-    "name_or_path",
-    "_commit_hash",
-    "_attn_implementation",
-    "_attn_implementation_autoset",
-    "attn_implementation",
-    "_from_model_config",
-    "transformers_version",
-    "transformers.js_config",
-    "use_cache",
-    "initializer_range",
-    "pretraining_tp",
-    "is_llama_config",
-    "model_name",
-    "keep_fp32",
-    "return_dict",
-    "output_attentions",
-    "output_hidden_states",
-    "id2label",
-    "label2id",
-    "finetuning_task",
-    "task_specific_params",
-    "problem_type",
-    "tokenizer_class",
-    "prefix",
-    "chunk_size_feed_forward",
-    "gradient_checkpointing",
-    "unsloth_fixed",
-    "unsloth_version",
-    "torchscript",
-    "use_bfloat16",
-    "num_labels",
-    "is_decoder",
-    "attention_dropout",
-    "attn_pdrop",
-    "embd_pdrop",
-    "resid_pdrop",
-    "hidden_dropout",
-    "do_sample",
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_length",
-    "min_length",
-    "repetition_penalty",
-    "neftune_noise_alpha",
-    "sep_token_id",
-    "decoder_start_token_id",
-    "cross_attention_hidden_size",
-    "tf_legacy_loss",
-    "model_max_length",
-    "max_sequence_length",
-    "rope_ratio",
-    "auto_map",
-};
+// Fields that are read elsewhere in this room, and then those that say nothing about the computation.
+constexpr const char* kKnown = R"(
+  model_type architectures vocab_size hidden_size intermediate_size num_hidden_layers num_attention_heads
+  num_key_value_heads head_dim max_position_embeddings rms_norm_eps tie_word_embeddings rope_theta rope_scaling
+  rope_parameters original_max_position_embeddings attention_bias mlp_bias sliding_window use_sliding_window
+  max_window_layers layer_types bos_token_id eos_token_id torch_dtype dtype
+
+  _name_or_path _model_name_or_path name_or_path _commit_hash _attn_implementation _attn_implementation_autoset
+  attn_implementation _from_model_config transformers_version transformers.js_config model_name auto_map
+  pad_token_id unk_token_id sep_token_id decoder_start_token_id tokenizer_class prefix
+  use_cache return_dict output_attentions output_hidden_states chunk_size_feed_forward gradient_checkpointing
+  torchscript use_bfloat16 keep_fp32 tf_legacy_loss is_decoder is_llama_config pretraining_tp initializer_range
+  id2label label2id num_labels problem_type finetuning_task task_specific_params cross_attention_hidden_size
+  attention_dropout attn_pdrop embd_pdrop resid_pdrop hidden_dropout neftune_noise_alpha
+  do_sample temperature top_p top_k max_length min_length repetition_penalty model_max_length max_sequence_length
+  unsloth_fixed unsloth_version
+)";
+
+std::unordered_set<std::string> known_fields() {
+  std::istringstream words(kKnown);
+  std::unordered_set<std::string> known{std::istream_iterator<std::string>(words), {}};
+  for (const Neutral& field : kNeutral) known.insert(field.key);
+  return known;
+}
 
 bool says_nothing(const Json& value) {
   return value.is_null() || value == false || (value.is_structured() && value.empty());
@@ -268,14 +207,12 @@ std::string Fields::text_or(const char* key, const std::string& fallback) const 
 void check_fields(const Fields& config, const Family& family) {
   check_architecture(config, family);
   check_family_fields(config, family);
-  std::unordered_set<std::string> known = kKnown;
-  for (const Neutral& field : kNeutral) {
-    known.insert(field.key);
+  for (const Neutral& field : kNeutral)
     if (config.has(field.key) && !says_nothing(config.at(field.key)))
       require(config, family, field.key, Json::parse(field.values));
-  }
   if (config.number_or("attention_dropout", 0) != 0)
     log(LogLevel::warning, config.where(), ": attention_dropout is not applied");
+  const std::unordered_set<std::string> known = known_fields();
   std::string unknown;
   for (const auto& [key, value] : config.json().items())
     if (!known.contains(key) && !says_nothing(value)) unknown += (unknown.empty() ? "" : ", ") + key;

@@ -1,6 +1,8 @@
 // config.json, written. The old spelling of rope is what every version of transformers reads; only tables by layer
 // type need the new one.
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
 
 #include "core/error.h"
 #include "formats/json.h"
@@ -11,8 +13,10 @@ namespace slideway {
 namespace {
 
 // A float as the shortest decimal that reads back as the same float: 1e-05, not 9.999999747378752e-06.
-Json shortest(float value) {
-  return Json::parse(nlohmann::json(double(value)).dump());
+double shortest(float value) {
+  char text[32] = {};
+  std::to_chars(text, text + sizeof(text) - 1, value);
+  return std::strtod(text, nullptr);
 }
 
 // Whole numbers without a fraction, as people write them.

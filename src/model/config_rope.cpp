@@ -101,10 +101,11 @@ std::map<std::string, RopeParameters> read_ropes(const Fields& config, std::int6
   for (const char* type : {"full_attention", "sliding_attention"})
     if (rope.has(type))
       ropes.emplace(type, read_rope(Fields(rope.at(type), rope.where() + "." + type),
-                                    {defaults.theta, defaults.max_position_embeddings, 0}));
+                                    {rope.number_or("rope_theta", defaults.theta),
+                                     defaults.max_position_embeddings, 0}));
   if (ropes.empty()) return {{"", read_rope(rope, defaults)}};
   for (const auto& [name, value] : object.items())
-    if (!ropes.contains(name) && !value.is_null())
+    if (!ropes.contains(name) && name != "rope_theta" && !value.is_null())
       fail(ErrorKind::unsupported, rope.where(), ": ", name, " is ", value.dump().substr(0, 200),
            ", which is not known");
   return ropes;

@@ -51,11 +51,19 @@ class WeightFiles {
 // Reads a whole block as f32; the gaps become zero. out: block.elements numbers.
 void read_block(const WeightFiles& files, const BlockLayout& block, std::span<float> out);
 
-// Writes a Hugging Face folder: config, tokenizer files (made from GGUF metadata where need be), sharded safetensors
-// with index. Tensors come one at a time from fetch (into f32) and are stored as type.
+// Writes a Hugging Face folder: config.json (the source's own, with the new type; made from GGUF metadata where need
+// be), the source's other files, safetensors sharded with an index. Tensors come one at a time from fetch (f32) and
+// are stored as type: bf16 and f16 rounded to nearest even. The folder appears whole or not at all.
+//
+// Errors   io, invalid_input (a number too large for f16: tensor, number)
+struct NamedText {
+  std::string name, text;
+};
 struct SaveOptions {
-  DType type = DType::bf16;
+  DType type = DType::bf16;  // bf16, f16 or f32
   std::uint64_t shard_bytes = 5'000'000'000;
+  // Files to add, such as the tokenizer's for a GGUF source; they win over the source's files of the same name.
+  std::vector<NamedText> extra_files;
 };
 using FetchTensor = std::function<void(const TensorSpec& spec, std::span<float> out)>;
 void save_model(const std::filesystem::path& folder, const WeightFiles& source, const FetchTensor& fetch,

@@ -30,6 +30,10 @@ struct Request {
   std::vector<std::int32_t> end_ids;  // any of these ends the answer
 };
 
+// The ids that end a model's answers: those that config.json and generation_config.json name; the tokenizer's own where
+// they name none.
+std::vector<std::int32_t> end_ids_of(const ModelConfig& config, const Tokenizer& tokenizer);
+
 using RequestId = std::uint64_t;
 
 enum class FinishReason {

@@ -4,7 +4,7 @@
 namespace slideway {
 
 std::string Tokenizer::token_bytes(std::int32_t id) const {
-  return parts_->token_text.of(parts_->token(id), false).bytes;
+  return parts_->token_text.of(parts_->decoded_token(id), false).bytes;
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const {
@@ -19,7 +19,7 @@ StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special_token
 
 std::string StreamDecoder::push(std::int32_t id) {
   if (skip_special_tokens_ && tokenizer_->is_special(id)) return {};
-  const std::string_view token = tokenizer_->parts_->token(id);
+  const std::string_view token = tokenizer_->parts_->decoded_token(id);
   if (token.empty()) return {};
   const TokenText& rules = tokenizer_->parts_->token_text;
   TokenText::Bytes next = rules.of(token, first_);

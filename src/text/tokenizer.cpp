@@ -31,7 +31,7 @@ Tokenizer::Parts::Parts(TokenizerSpec spec, std::string json)
       bpe(std::move(spec.bpe), pre_tokenizer.byte_level(), ids_of(spec.added_tokens)),
       token_text(spec.decoder) {
   std::vector<AddedToken> raw, normalized;
-  std::vector<std::string> raw_texts, normalized_texts;
+  std::vector<std::string> raw_found, normalized_found;
   const auto scratch = std::make_unique<PatternScratch>();
   special.resize(static_cast<std::size_t>(bpe.vocabulary().size()));
   for (AddedToken& token : spec.added_tokens) {
@@ -47,15 +47,16 @@ Tokenizer::Parts::Parts(TokenizerSpec spec, std::string json)
     if (id >= special.size()) special.resize(id + 1);
     special[id] = token.special;
     if (token.normalized) {
-      normalized_texts.push_back(normalizer.run(token.content, *scratch));
+      normalized_found.push_back(normalizer.run(token.content, *scratch));
+      normalized_texts.emplace(token.id, normalized_found.back());
       normalized.push_back(std::move(token));
     } else {
-      raw_texts.push_back(token.content);
+      raw_found.push_back(token.content);
       raw.push_back(std::move(token));
     }
   }
-  added_raw = std::make_unique<AddedTokens>(std::move(raw), raw_texts);
-  added_normalized = std::make_unique<AddedTokens>(std::move(normalized), normalized_texts);
+  added_raw = std::make_unique<AddedTokens>(std::move(raw), raw_found);
+  added_normalized = std::make_unique<AddedTokens>(std::move(normalized), normalized_found);
   for (const TokenIds* ids : {&prefix, &suffix}) {
     for (const std::int32_t id : *ids) {
       if (token(id).empty()) fail(ErrorKind::corrupt, "post_processor: id ", id, " has no token");
@@ -83,6 +84,11 @@ void Tokenizer::Parts::give_back(std::unique_ptr<Scratch> scratch) {
 std::string_view Tokenizer::Parts::token(std::int32_t id) const {
   const auto added = added_texts.find(id);
   return added != added_texts.end() ? std::string_view(added->second) : bpe.vocabulary().token(id);
+}
+
+std::string_view Tokenizer::Parts::decoded_token(std::int32_t id) const {
+  const auto text = normalized_texts.find(id);
+  return text != normalized_texts.end() ? std::string_view(text->second) : token(id);
 }
 
 std::int32_t Tokenizer::Parts::id_of(std::string_view token) const {

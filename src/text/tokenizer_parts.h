@@ -32,11 +32,13 @@ struct Tokenizer::Parts {
   void give_back(std::unique_ptr<Scratch> scratch);
 
   std::string_view token(std::int32_t id) const;
+  // As token, but of an added token that is found in normalised text the normalised form, which tokenizers decodes to.
+  std::string_view decoded_token(std::int32_t id) const;
   std::int32_t id_of(std::string_view token) const;
 
   std::string json;
   std::map<std::string, std::int32_t, std::less<>> added_ids;
-  std::unordered_map<std::int32_t, std::string> added_texts;
+  std::unordered_map<std::int32_t, std::string> added_texts, normalized_texts;
   std::vector<bool> special;  // by id; as long as the vocabulary
   TokenIds prefix, suffix;
   std::int32_t bos = -1, eos = -1;

@@ -12,23 +12,32 @@
 
 namespace slideway {
 
+template <class Word>
+Word read_word(const char* at) {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
 inline std::uint64_t hash_bytes(std::string_view bytes) {
   const auto mix = [](std::uint64_t x) {
     x ^= x >> 32;
     x *= 0x9E3779B97F4A7C15u;
     return x ^ x >> 29;
   };
-  std::uint64_t hash = bytes.size() * 0xD6E8FEB86659FD93u;
-  const char* at = bytes.data();
-  std::size_t left = bytes.size();
-  for (; left >= 8; at += 8, left -= 8) {
-    std::uint64_t word;
-    std::memcpy(&word, at, 8);
-    hash = mix(hash ^ word);
+  const std::size_t size = bytes.size();
+  const char* const begin = bytes.data();
+  std::uint64_t hash = size * 0xD6E8FEB86659FD93u, last = 0;
+  if (size >= 8) {
+    for (std::size_t i = 0; i + 8 < size; i += 8) hash = mix(hash ^ read_word<std::uint64_t>(begin + i));
+    last = read_word<std::uint64_t>(begin + size - 8);
+  } else if (size >= 4) {
+    last = static_cast<std::uint64_t>(read_word<std::uint32_t>(begin)) << 32 |
+           read_word<std::uint32_t>(begin + size - 4);
+  } else {
+    for (std::size_t i = 0; i < size; ++i) last = last << 8 | static_cast<unsigned char>(begin[i]);
   }
-  std::uint64_t rest = 0;
-  for (std::size_t i = 0; i < left; ++i) rest = rest << 8 | static_cast<unsigned char>(at[i]);
-  return mix(hash ^ rest);
+  return mix(hash ^ last);
 }
 
 class Vocabulary {

@@ -100,7 +100,7 @@ TEST(HostDeviceDeathTest, StopsWhoWritesPastTheEndOrAfterTheEnd) {
       "");
 }
 
-TEST(CudaDevice, IsRefusedByNameWhereItWasNotBuilt) {
+TEST(NoCuda, IsRefusedByNameWhereItWasNotBuilt) {
   try {
     make_cuda_device(0);
   } catch (const Error& error) {

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "lora/small_model.h"
 #include "support/expect_error.h"
+#include "support/golden.h"
 #include "support/temporary_folder.h"
 
 namespace slideway {
@@ -135,6 +137,29 @@ TEST_F(LoraLayoutTest, IsLoadedAsItWasSaved) {
       EXPECT_EQ(0, std::memcmp(read.a.f32(), from + saved.a_offset, read.a.bytes()));
       EXPECT_EQ(0, std::memcmp(read.b.f32(), from + saved.b_offset, read.b.bytes()));
     }
+}
+
+// Adapters made by peft, saved again: into SLIDEWAY_SAVED_ADAPTERS, where tests/python/test_adapter.py gives them to peft.
+TEST(SaveAdapter, WritesAnAdapterOfPeftAgainUnchanged) {
+  const TemporaryFolder temporary;
+  const char* kept = std::getenv("SLIDEWAY_SAVED_ADAPTERS");
+  for (const std::string& family : kGoldenFamilies) {
+    const Golden golden(family);
+    const ModelLayout layout = make_layout(load_config(golden.folder()));
+    const Adapter adapter = load_adapter(golden.adapter(), layout);
+    const LoraLayout lora = make_lora_layout(layout, adapter.config());
+    const fs::path folder = (kept ? fs::path(kept) : temporary.path()) / family;
+    save_adapter(folder, lora, [&](int layer, std::span<float> out) {
+      const auto& modules = lora.layers[std::size_t(layer)].modules;
+      ASSERT_EQ(modules.size(), adapter.modules_of(layer).size());
+      for (std::size_t i = 0; i < modules.size(); ++i) {
+        const AdapterModule& from = adapter.modules_of(layer)[i];
+        std::copy_n(from.a.f32(), from.a.elements(), out.begin() + modules[i].a_offset);
+        std::copy_n(from.b.f32(), from.b.elements(), out.begin() + modules[i].b_offset);
+      }
+    });
+    EXPECT_EQ(load_adapter(folder, layout).digest(), adapter.digest()) << family;
+  }
 }
 
 TEST_F(LoraLayoutTest, FailsLoudlyWhenTheFileIsNotWhatWasTrained) {

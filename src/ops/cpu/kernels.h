@@ -9,14 +9,36 @@
 #include "ops/adamw.h"
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/cpu_level.h"
+#include "ops/cpu/paged_tile.h"
 
 namespace slideway {
+
+// out[t,n] = Σ_c x[t,c] · w[n,c] + bias[n], in the order of ops/cpu/row_products.h.
+struct RowProducts {
+  const void* x;  // [rows, inputs], rows x_stride apart
+  DType x_type;
+  std::int64_t x_stride;
+  const void* w;  // [N, inputs]
+  DType w_type;
+  const void* bias;  // [N] or null
+  DType bias_type;
+  void* out;  // [rows, N], rows out_stride apart
+  DType out_type;
+  std::int64_t out_stride;
+  std::int64_t rows, inputs;
+};
 
 struct Kernels {
   // ops/cpu/attention_tile.h
   void (*attention)(const AttentionTile& tile);
   void (*attention_d_queries)(const AttentionTile& tile);
   void (*attention_d_keys)(const AttentionTile& tile);
+  // ops/cpu/paged_tile.h: one span's partial results; all spans' joined and written; or all of it at once
+  void (*paged_span)(const PagedTile& tile, std::int64_t span, float* partial, float* scratch);
+  void (*paged_join)(const PagedTile& tile, float* partials);
+  void (*paged_rows)(const PagedTile& tile, float* scratch);
+  // outputs [begin, end) of all rows
+  void (*row_products)(const RowProducts& p, std::int64_t begin, std::int64_t end);
   // ops/adamw.h, without threads
   void (*adamw)(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece);
   void (*split)(std::uint16_t* hi, std::int16_t* lo, const float* x, std::int64_t n);

@@ -1,99 +1,166 @@
 #include "ops/cpu/paged_attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <vector>
 
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/kernels.h"
+#include "ops/cpu/paged_tile.h"
+#include "ops/cpu/pieces.h"
+#include "ops/cpu/scratch.h"
+#include "ops/shapes.h"
 
 namespace slideway {
 namespace {
 
-float element(const void* data, DType type, std::int64_t i) {
-  return type == DType::f32 ? static_cast<const float*>(data)[i]
-                            : to_float(static_cast<const bf16_t*>(data)[i]);
+constexpr std::int64_t kQueriesATile =
+    48;                                 // they share a block of keys and values while the L1 cache holds it
+constexpr std::int64_t kFewTiles = 32;  // fewer than these are cut by spans of positions too
+constexpr std::int64_t kMostPartials = 1 << 20;  // floats
+
+// The tiles of one call: for every sequence its rows, a few at a time, for every key-value head.
+class Tiles {
+ public:
+  Tiles(Tensor out, Tensor qkv, Heads heads, const PagedKv& kv, float scale)
+      : kv_(kv), rows_a_tile_(std::max<std::int64_t>(1, kQueriesATile * heads.key_value / heads.query)) {
+    call_.type = qkv.dtype();
+    call_.pool = kv.pool;
+    call_.page_bytes = kv.page_bytes;
+    call_.page_tokens = kv.page_tokens;
+    call_.kv_heads = heads.key_value;
+    call_.group = heads.query / heads.key_value;
+    call_.width = heads.width;
+    call_.queries = qkv.data();
+    call_.queries_stride = heads.row();
+    call_.out = out.data();
+    call_.out_stride = std::int64_t(heads.query) * heads.width;
+    call_.window = kv.window;
+    call_.scale = scale;
+    for (std::size_t n = 0; n < kv.lengths.size(); ++n)
+      count_ += pieces_of(rows(n), rows_a_tile_) * heads.key_value;
+  }
+
+  std::int64_t count() const { return count_; }
+  std::int64_t most_queries() const { return rows_a_tile_ * call_.group; }
+  std::int64_t width() const { return call_.width; }
+
+  PagedTile at(std::int64_t index) const {
+    std::size_t n = 0;
+    for (;; ++n) {
+      const std::int64_t tiles = pieces_of(rows(n), rows_a_tile_) * call_.kv_heads;
+      if (index < tiles) break;
+      index -= tiles;
+    }
+    const std::int64_t first = index / call_.kv_heads * rows_a_tile_;  // row of the sequence
+    PagedTile tile = call_;
+    tile.kv_head = index % call_.kv_heads;
+    tile.pages = kv_.pages.data() + n * std::size_t(kv_.max_pages);
+    tile.rows = std::min(rows_a_tile_, rows(n) - first);
+    tile.first_position = kv_.lengths[n] - rows(n) + first;
+    const std::int64_t row = kv_.starts[n] + first, head = tile.kv_head * call_.group * call_.width;
+    const auto bytes = std::int64_t(bytes_of(call_.type));
+    tile.queries = static_cast<const std::byte*>(call_.queries) + (row * call_.queries_stride + head) * bytes;
+    tile.out = static_cast<std::byte*>(call_.out) + (row * call_.out_stride + head) * bytes;
+    return tile;
+  }
+
+ private:
+  std::int64_t rows(std::size_t n) const { return kv_.starts[n + 1] - kv_.starts[n]; }
+
+  const PagedKv& kv_;
+  PagedTile call_{};
+  std::int64_t rows_a_tile_, count_ = 0;
+};
+
+void by_rows(Threads& threads, const Tiles& tiles, const Kernels& level) {
+  const auto floats = std::size_t(rows_scratch(tiles.most_queries(), tiles.width()));
+  threads.for_each(tiles.count(), [&](std::int64_t i) {
+    level.paged_rows(tiles.at(i), scratch_floats(ScratchSlot::paged, floats));
+  });
 }
 
-// The key (value: 1) vector of a position and kv head of sequence n.
-std::byte* kv_at(const PagedKv& kv, Heads heads, DType type, std::size_t n, std::int64_t position, int head,
-                 int value) {
-  const std::int32_t page = kv.pages[n * std::size_t(kv.max_pages) + std::size_t(position / kv.page_tokens)];
-  const std::int64_t at = value * std::int64_t(kv.page_tokens) + position % kv.page_tokens;
-  return kv.pool + std::size_t(page) * kv.page_bytes +
-         std::size_t((at * heads.key_value + head) * heads.width) * bytes_of(type);
+// Each tile's spans are pieces of their own; their partial results lie in the calling thread's scratch.
+void by_spans(Threads& threads, const Tiles& tiles, const Kernels& level, std::int64_t partials) {
+  struct Place {
+    PagedTile tile;
+    std::int64_t first_piece;
+    float* partials;
+  } places[kFewTiles];
+  float* next = scratch_floats(ScratchSlot::paged_partials, std::size_t(partials));
+  std::int64_t pieces = 0;
+  for (std::int64_t i = 0; i < tiles.count(); ++i) {
+    const PagedTile tile = tiles.at(i);
+    places[i] = {tile, pieces, next};
+    pieces += end_span(tile) - first_span(tile);
+    next += (end_span(tile) - first_span(tile)) * partial_floats(tile.count(), tile.width);
+  }
+  threads.for_each(pieces, [&](std::int64_t piece) {
+    const Place* place = places;
+    while (place + 1 < places + tiles.count() && place[1].first_piece <= piece) ++place;
+    const std::int64_t span = piece - place->first_piece;
+    float* const scratch = scratch_floats(ScratchSlot::paged, std::size_t(span_scratch(place->tile.count())));
+    level.paged_span(place->tile, first_span(place->tile) + span,
+                     place->partials + span * partial_floats(place->tile.count(), place->tile.width),
+                     scratch);
+  });
+  for (std::int64_t i = 0; i < tiles.count(); ++i) level.paged_join(places[i].tile, places[i].partials);
 }
 
 }  // namespace
 
 void write_kv(Threads& threads, const PagedKv& kv, Tensor qkv, Heads heads) {
   const std::size_t head_bytes = std::size_t(heads.width) * bytes_of(qkv.dtype());
-  const auto* rows = static_cast<const std::byte*>(qkv.data());
-  threads.for_each(std::int64_t(kv.lengths.size()), [&](std::int64_t n) {
-    const std::int64_t begin = kv.starts[std::size_t(n)], end = kv.starts[std::size_t(n) + 1];
-    for (std::int64_t t = begin; t < end; ++t) {
-      const std::int64_t position = kv.lengths[std::size_t(n)] - (end - t);
-      const std::byte* row = rows + std::size_t(t * heads.row()) * bytes_of(qkv.dtype());
-      for (int value = 0; value < 2; ++value) {
-        const std::byte* from = row + std::size_t(heads.query + value * heads.key_value) * head_bytes;
-        std::memcpy(kv_at(kv, heads, qkv.dtype(), std::size_t(n), position, 0, value), from,
-                    head_bytes * std::size_t(heads.key_value));
-      }
+  const std::size_t bytes =
+      head_bytes * std::size_t(heads.key_value);  // of a token's keys, and of its values
+  const std::size_t row_bytes = std::size_t(heads.row()) * bytes_of(qkv.dtype());
+  const auto copy_row = [&](std::size_t n, std::int64_t t) {
+    const std::int64_t position = kv.lengths[n] - (kv.starts[n + 1] - t);
+    const std::int32_t page =
+        kv.pages[n * std::size_t(kv.max_pages) + std::size_t(position / kv.page_tokens)];
+    std::byte* const to =
+        kv.pool + std::size_t(page) * kv.page_bytes + std::size_t(position % kv.page_tokens) * bytes;
+    const std::byte* const keys = static_cast<const std::byte*>(qkv.data()) + std::size_t(t) * row_bytes +
+                                  std::size_t(heads.query) * head_bytes;
+    std::memcpy(to, keys, bytes);
+    std::memcpy(to + std::size_t(kv.page_tokens) * bytes, keys + bytes, bytes);
+  };
+  const auto copy_rows = [&](std::int64_t begin, std::int64_t end) {
+    for (std::size_t n = 0; n < kv.lengths.size(); ++n) {
+      const std::int64_t last = std::min<std::int64_t>(end, kv.starts[n + 1]);
+      for (std::int64_t t = std::max<std::int64_t>(begin, kv.starts[n]); t < last; ++t) copy_row(n, t);
     }
+  };
+  constexpr std::int64_t kRowsAPiece = 128;
+  const std::int64_t rows = qkv.size(0);
+  threads.for_each(pieces_of(rows, kRowsAPiece), [&](std::int64_t piece) {
+    copy_rows(piece * kRowsAPiece, std::min(rows, (piece + 1) * kRowsAPiece));
   });
 }
 
 void paged_attention(Threads& threads, Tensor out, Tensor qkv, Heads heads, const PagedKv& kv, float scale,
-                     CpuLevel) {
-  const DType type = qkv.dtype();
-  const std::int64_t width = heads.width;
-  threads.for_each(std::int64_t(kv.lengths.size()) * heads.query, [&](std::int64_t piece) {
-    const auto n = std::size_t(piece / heads.query);
-    const auto h = int(piece % heads.query);
-    const int kv_head = h / (heads.query / heads.key_value);
-    std::vector<float> weights, sum(static_cast<std::size_t>(width));
-    for (std::int64_t t = kv.starts[n]; t < kv.starts[n + 1]; ++t) {
-      const std::int64_t last = kv.lengths[n] - (kv.starts[n + 1] - t);
-      const std::int64_t first = kv.window > 0 ? std::max<std::int64_t>(0, last - kv.window + 1) : 0;
-      weights.assign(std::size_t(last - first + 1), 0);
-      float highest = -INFINITY, total = 0;
-      for (std::int64_t s = first; s <= last; ++s) {
-        const std::byte* key = kv_at(kv, heads, type, n, s, kv_head, 0);
-        float dot = 0;
-        for (std::int64_t e = 0; e < width; ++e) {
-          dot += element(qkv.data(), type, t * heads.row() + h * width + e) * element(key, type, e);
-        }
-        weights[std::size_t(s - first)] = scale * dot;
-        highest = std::max(highest, scale * dot);
-      }
-      std::fill(sum.begin(), sum.end(), 0.f);
-      for (std::int64_t s = first; s <= last; ++s) {
-        const float weight = std::exp(weights[std::size_t(s - first)] - highest);
-        const std::byte* value = kv_at(kv, heads, type, n, s, kv_head, 1);
-        total += weight;
-        for (std::int64_t e = 0; e < width; ++e) sum[std::size_t(e)] += weight * element(value, type, e);
-      }
-      for (std::int64_t e = 0; e < width; ++e) {
-        const float result = sum[std::size_t(e)] / total;
-        const std::int64_t at = (t * heads.query + h) * width + e;
-        if (type == DType::f32) {
-          out.f32()[at] = result;
-        } else {
-          out.bf16()[at] = to_bf16(result);
-        }
-      }
-    }
-  });
+                     CpuLevel level) {
+  const Tiles tiles(out, qkv, heads, kv, scale);
+  std::int64_t spans = 0, partials = 0;
+  for (std::int64_t i = 0; i < tiles.count() && tiles.count() < kFewTiles; ++i) {
+    const PagedTile tile = tiles.at(i);
+    spans += end_span(tile) - first_span(tile);
+    partials += (end_span(tile) - first_span(tile)) * partial_floats(tile.count(), tile.width);
+  }
+  if (spans > tiles.count() && partials <= kMostPartials) {
+    by_spans(threads, tiles, kernels(level), partials);
+  } else {
+    by_rows(threads, tiles, kernels(level));
+  }
 }
 
 void CpuOps::write_kv(const PagedKv& kv, Tensor qkv, Heads heads) {
-  stream_.run([this, kv, qkv, heads] { slideway::write_kv(threads_, kv, qkv, heads); });
+  shapes::write_kv(kv, qkv, heads);
+  stream_.run([=, this] { slideway::write_kv(threads_, kv, qkv, heads); });
 }
 
 void CpuOps::paged_attention(Tensor out, Tensor qkv, Heads heads, const PagedKv& kv, float scale) {
-  stream_.run([this, out, qkv, heads, kv, scale] {
-    slideway::paged_attention(threads_, out, qkv, heads, kv, scale);
-  });
+  shapes::paged_attention(out, qkv, heads, kv);
+  stream_.run([=, this] { slideway::paged_attention(threads_, out, qkv, heads, kv, scale); });
 }
 
 }  // namespace slideway

@@ -1,0 +1,11 @@
+#include "serve/request.h"
+
+namespace slideway {
+
+std::vector<std::int32_t> end_ids_of(const ModelConfig& config, const Tokenizer& tokenizer) {
+  std::vector<std::int32_t> ids(config.eos_token_ids.begin(), config.eos_token_ids.end());
+  if (ids.empty() && tokenizer.eos_token_id() >= 0) ids.push_back(tokenizer.eos_token_id());
+  return ids;
+}
+
+}  // namespace slideway

@@ -1,0 +1,243 @@
+#include "train/dataset.h"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/threads.h"
+#include "train/dataset_rows.h"
+
+namespace slideway {
+namespace {
+
+struct Encoded {
+  TokenIds ids;
+  std::vector<bool> trained;
+};
+
+std::string json_list(const std::vector<std::string>& items, std::size_t count) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < count; ++i) text += (i ? "," : "") + items[i];
+  return text + "]";
+}
+
+// Marks bytes [begin, end) of the joined text as trained, cutting pieces at the borders.
+std::vector<TextPiece> mark(const std::vector<TextPiece>& pieces, std::size_t begin, std::size_t end) {
+  std::vector<TextPiece> marked;
+  std::size_t at = 0;
+  for (const TextPiece& piece : pieces) {
+    const std::size_t stop = at + piece.text.size();
+    for (std::size_t from = at; from < stop;) {
+      const bool inside = from >= begin && from < end;
+      const std::size_t to = std::min(stop, inside ? end : from < begin ? begin : stop);
+      marked.push_back({piece.text.substr(from - at, to - from), piece.literal, piece.trained || inside});
+      from = to;
+    }
+    at = stop;
+  }
+  return marked;
+}
+
+class RowEncoder {
+ public:
+  RowEncoder(const TrainOptions& options, const Tokenizer& tokenizer, const ChatTemplate* chat)
+      : options_(options), tokenizer_(tokenizer), chat_(chat) {}
+
+  Encoded encode(const DataRow& row) const {
+    Encoded sample = row.kind == DataRow::Kind::messages ? chat(row) : plain(row);
+    if (options_.train_on_inputs) sample.trained.assign(sample.ids.size(), true);
+    return sample;
+  }
+
+ private:
+  Encoded plain(const DataRow& row) const {
+    Encoded sample;
+    sample.ids = tokenizer_.encode(row.text, {});
+    const bool whole = row.kind == DataRow::Kind::text;
+    sample.trained.assign(sample.ids.size(), whole);
+    if (!whole) {
+      const TokenIds answer = tokenizer_.encode(row.completion, {.add_special_tokens = false});
+      sample.ids.insert(sample.ids.end(), answer.begin(), answer.end());
+      sample.trained.resize(sample.ids.size(), true);
+    }
+    const std::int32_t end = tokenizer_.eos_token_id();
+    if (end >= 0 && (sample.ids.empty() || sample.ids.back() != end)) {
+      sample.ids.push_back(end);
+      sample.trained.push_back(true);
+    }
+    return sample;
+  }
+
+  Encoded chat(const DataRow& row) const {
+    if (!chat_)
+      fail(ErrorKind::invalid_input, row.where,
+           ": rows with messages need a chat template, and the model has none; "
+           "set chat_template");
+    Encoded sample;
+    std::vector<TextPiece> pieces = render(row, row.messages.size(), false);
+    const bool marked = chat_->marks_generation();
+    if (!marked) pieces = mark_answers(row, std::move(pieces));
+    sample.ids = tokenizer_.encode(pieces, &sample.trained);
+    if (!marked) drop_after_end(sample);
+    return sample;
+  }
+
+  std::vector<TextPiece> render(const DataRow& row, std::size_t count, bool prompt) const {
+    try {
+      return chat_->render(json_list(row.messages, count),
+                           {.add_generation_prompt = prompt, .tools_json = row.tools});
+    } catch (const Error& error) {
+      fail(error.kind(), row.where, ": ", error.what());
+    }
+  }
+
+  // A template without generation blocks: a turn is what lies between the rendering of all before it, with a
+  // generation prompt, and the rendering of all up to it.
+  std::vector<TextPiece> mark_answers(const DataRow& row, std::vector<TextPiece> pieces) const {
+    const std::string whole = text_of(pieces);
+    for (std::size_t i = 0; i < row.messages.size(); ++i) {
+      if (!row.answers[i]) continue;
+      const std::string before = text_of(render(row, i, true)), upto = text_of(render(row, i + 1, false));
+      if (!whole.starts_with(before) || !whole.starts_with(upto) || upto.size() < before.size())
+        fail(ErrorKind::invalid_input, row.where, ": the chat template renders the messages up to ", i + 1,
+             " differently alone than in the whole, so the assistant's turn cannot be found; use a template "
+             "with "
+             "{% generation %} blocks");
+      pieces = mark(pieces, before.size(), upto.size());
+    }
+    return pieces;
+  }
+
+  // What a template writes after the token that ends a turn (a line break) is not the model's to say.
+  void drop_after_end(Encoded& sample) const {
+    for (std::size_t i = 0; i < sample.ids.size();) {
+      if (!sample.trained[i]) {
+        ++i;
+        continue;
+      }
+      std::size_t end = i, last_special = sample.ids.size();
+      for (; end < sample.ids.size() && sample.trained[end]; ++end)
+        if (tokenizer_.is_special(sample.ids[end])) last_special = end;
+      const auto rest = std::span(sample.ids)
+                            .subspan(std::min(last_special + 1, end), end - std::min(last_special + 1, end));
+      if (last_special < end && tokenizer_.decode(rest).find_first_not_of(" \n\r\t") == std::string::npos)
+        for (std::size_t t = last_special + 1; t < end; ++t) sample.trained[t] = false;
+      i = end;
+    }
+  }
+
+  const TrainOptions& options_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate* chat_;
+};
+
+// The rows' encodings, in order; the first row that cannot be encoded is the one that is reported.
+std::vector<Encoded> encode_all(const std::vector<DataRow>& rows, const RowEncoder& encoder,
+                                Threads* threads) {
+  std::vector<Encoded> encoded(rows.size());
+  std::vector<std::optional<Error>> errors(rows.size());
+  const auto one = [&](std::int64_t i) {
+    try {
+      encoded[std::size_t(i)] = encoder.encode(rows[std::size_t(i)]);
+    } catch (const Error& error) {
+      errors[std::size_t(i)] = error;
+    }
+  };
+  if (threads) {
+    threads->for_each(std::int64_t(rows.size()), one);
+  } else {
+    for (std::size_t i = 0; i < rows.size(); ++i) one(std::int64_t(i));
+  }
+  for (const auto& error : errors)
+    if (error) throw *error;
+  return encoded;
+}
+
+bool any_target(const Encoded& sample) {
+  return std::find(
+             sample.trained.begin() + std::min<std::ptrdiff_t>(1, std::ptrdiff_t(sample.trained.size())),
+             sample.trained.end(), true) != sample.trained.end();
+}
+
+}  // namespace
+
+Dataset Dataset::load(const std::vector<std::filesystem::path>& files, const TrainOptions& options,
+                      const Tokenizer& tokenizer, const ChatTemplate* chat, Threads* threads) {
+  constexpr std::size_t kAtOnce = 4096;  // rows held as text
+  Dataset data;
+  const RowEncoder encoder(options, tokenizer, chat);
+  std::vector<DataRow> rows;
+  const auto flush = [&] {
+    std::vector<Encoded> encoded = encode_all(rows, encoder, threads);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      Encoded& sample = encoded[i];
+      if (std::int64_t(sample.ids.size()) > options.sequence_len) {
+        if (options.long_rows == LongRows::refuse)
+          fail(ErrorKind::invalid_input, rows[i].where, ": ", sample.ids.size(), " tokens, sequence_len is ",
+               options.sequence_len);
+        if (options.long_rows == LongRows::drop) {
+          ++data.counts_.dropped_long;
+          continue;
+        }
+        sample.ids.resize(std::size_t(options.sequence_len));
+        sample.trained.resize(sample.ids.size());
+        ++data.counts_.truncated;
+      }
+      if (any_target(sample)) {
+        data.add(sample.ids, sample.trained);
+      } else {
+        ++data.counts_.dropped_empty;
+      }
+    }
+    data.counts_.rows += std::int64_t(rows.size());
+    rows.clear();
+  };
+  for (const auto& file : files)
+    read_rows(file, [&](DataRow&& row) {
+      rows.push_back(std::move(row));
+      if (rows.size() == kAtOnce) flush();
+    });
+  flush();
+  if (data.counts_.trained_tokens == 0)
+    fail(ErrorKind::invalid_input, "the data set has 0 trainable tokens: ", data.summary(),
+         data.counts_.dropped_empty > 0 ? "; a larger sequence_len may reach the answers" : "");
+  return data;
+}
+
+void Dataset::add(const TokenIds& ids, const std::vector<bool>& trained) {
+  CHECK(ids.size() == trained.size());
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    words_.push_back(std::uint32_t(ids[t]) | (trained[t] ? kTrained : 0));
+    counts_.trained_tokens += t > 0 && trained[t];
+  }
+  ends_.push_back(words_.size());
+  ++counts_.samples;
+  counts_.tokens += std::int64_t(ids.size());
+}
+
+std::int64_t Dataset::longest() const {
+  std::int64_t most = 0;
+  for (std::int64_t s = 0; s < size(); ++s) most = std::max(most, length(s));
+  return most;
+}
+
+std::string Dataset::summary() const {
+  std::ostringstream out;
+  out << counts_.rows << " rows, " << counts_.samples << " samples, " << counts_.tokens << " tokens, "
+      << counts_.trained_tokens << " of them trained";
+  if (counts_.truncated) out << "; " << counts_.truncated << " cut to sequence_len";
+  if (counts_.dropped_long) out << "; " << counts_.dropped_long << " dropped: longer than sequence_len";
+  if (counts_.dropped_empty) out << "; " << counts_.dropped_empty << " dropped: no trained token";
+  return out.str();
+}
+
+std::uint64_t Dataset::digest() const {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, a word at a time
+  const auto mix = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3u; };
+  for (const std::uint32_t word : words_) mix(word);
+  for (const std::uint64_t end : ends_) mix(end);
+  return hash;
+}
+
+}  // namespace slideway

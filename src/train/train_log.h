@@ -1,0 +1,49 @@
+// TrainLog: what a run leaves to look at: trainer_log.jsonl, a line a logged step, and loss.svg, its curve.
+//
+// A line: {"step", "epoch", "loss", "learning_rate", "grad_norm", "tokens", "seconds"}; loss is the mean over trained
+// tokens of the steps since the line before, tokens counts those of the run so far, seconds those of this process.
+// Numbers are printed so that they read back exactly.
+//
+// Threads  one at a time
+// Errors   io
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/file.h"
+
+namespace slideway {
+
+struct LogLine {
+  std::int64_t step = 0;  // of total, from 1
+  double epoch = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  double grad_norm = 0;
+  std::int64_t tokens = 0;
+  double seconds = 0;
+};
+
+class TrainLog {
+ public:
+  // Lines after `step` of an earlier run are taken out: they will be written again.
+  TrainLog(const std::filesystem::path& folder, std::int64_t step);
+
+  void add(const LogLine& line);
+  const std::vector<LogLine>& lines() const { return lines_; }
+  void draw() const;  // writes loss.svg
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<LogLine> lines_;
+  File file_;
+};
+
+// The curve of loss over steps as a picture: axes with round numbers, a thin line of the values, a bold one of their
+// running mean.
+std::string loss_svg(const std::vector<LogLine>& lines);
+
+}  // namespace slideway

@@ -1,0 +1,320 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <sstream>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "core/machine.h"
+#include "formats/safetensors.h"
+#include "model/weights.h"
+#include "train/checkpoint.h"
+#include "train/slider.h"
+#include "train/store_files.h"
+
+namespace slideway {
+namespace {
+
+std::unique_ptr<Device> make_device(const TrainOptions& options) {
+  return make_host_device({.seeded = options.device == DeviceChoice::seeded, .seed = options.device_seed});
+}
+
+AdapterConfig adapter_config(const TrainOptions& options) {
+  AdapterConfig config{.r = options.lora_r,
+                       .lora_alpha = options.lora_alpha,
+                       .use_rslora = options.use_rslora,
+                       .lora_dropout = options.lora_dropout,
+                       .base_model_name_or_path = options.base_model};
+  config.target_modules = options.lora_target_modules.empty() ? choose_modules("all-linear")
+                                                              : choose_modules(options.lora_target_modules);
+  return config;
+}
+
+// What must agree between a checkpoint and the run that goes on from it, beside the numeric plan.
+std::string schedule_text(const TrainOptions& o) {
+  std::ostringstream out;
+  out.precision(17);
+  out << "learning_rate " << o.learning_rate << ", lr_scheduler " << int(o.lr_scheduler) << ", warmup_steps "
+      << o.warmup_steps << ", warmup_ratio " << o.warmup_ratio << ", weight_decay " << o.weight_decay
+      << ", adam " << o.adam_beta1 << ' ' << o.adam_beta2 << ' ' << o.adam_epsilon << ", max_grad_norm "
+      << o.max_grad_norm;
+  if (o.adapter == AdapterKind::lora)
+    out << ", lora_r " << o.lora_r << ", lora_alpha " << o.lora_alpha << ", lora_dropout " << o.lora_dropout;
+  return out.str();
+}
+
+}  // namespace
+
+struct Trainer::Run {
+  TrainOptions options;
+  fs::path output_dir;
+  Threads threads;
+  std::unique_ptr<WeightFiles> files;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat;
+  std::unique_ptr<LoraLayout> lora;  // null: full-parameter
+  std::vector<BlockLayout> lora_blocks;
+  Dataset data;
+  std::unique_ptr<BatchSampler> sampler;
+  std::int64_t steps = 0;  // of the whole run
+  std::unique_ptr<Device> device;
+  TrainPlan plan;
+
+  std::unique_ptr<LayerStore> base, adapter;
+  std::unique_ptr<Slider> slider;
+  std::unique_ptr<TrainLog> train_log;
+  DataPosition position;  // of the batch after the last one that has been waited for
+  std::int64_t step = 0;  // updates done
+  std::int64_t tokens = 0;
+  double loss_sum = 0;  // of the steps since the last log line
+  std::int64_t loss_count = 0;
+
+  explicit Run(const TrainOptions& chosen);
+  void make_plan();
+  void check_disk() const;
+  LayerStore& trained() { return lora ? *adapter : *base; }
+  void load();
+  void resume();
+  void save(const TrainHooks& hooks);
+  void save_result(const TrainHooks& hooks, const std::string& config_yaml);
+  TrainerState state() const;
+  void finish_step(const StepResult& result, double seconds, const TrainHooks& hooks);
+};
+
+Trainer::Run::Run(const TrainOptions& chosen)
+    : options(chosen),
+      output_dir(chosen.output_dir),
+      threads(chosen.threads),
+      files(WeightFiles::open(chosen.base_model)),
+      tokenizer(Tokenizer::load(chosen.base_model)) {
+  options.validate();
+  chat = options.chat_template.empty()
+             ? ChatTemplate::load(options.base_model)
+             : std::make_unique<ChatTemplate>(
+                   read_text(options.chat_template),
+                   tokenizer->bos_token_id() >= 0 ? tokenizer->token(tokenizer->bos_token_id()) : "",
+                   tokenizer->eos_token_id() >= 0 ? tokenizer->token(tokenizer->eos_token_id()) : "");
+  if (options.adapter == AdapterKind::lora) {
+    lora = std::make_unique<LoraLayout>(make_lora_layout(files->layout(), adapter_config(options)));
+    lora_blocks = lora_block_layouts(*lora);
+  }
+  data = Dataset::load({options.datasets.begin(), options.datasets.end()}, options, *tokenizer, chat.get(),
+                       &threads);
+  sampler = std::make_unique<BatchSampler>(data, options);
+  steps = total_steps(options, sampler->steps_per_epoch());
+  device = make_device(options);
+  make_plan();
+}
+
+void Trainer::Run::make_plan() {
+  const auto stream = device->make_stream("plan");
+  const auto ops = make_cpu_ops(*stream, threads);
+  const std::uint64_t process = resident_memory();
+  plan =
+      make_train_plan(options, {.config = &files->config(),
+                                .layout = &files->layout(),
+                                .lora = lora.get(),
+                                .micro_batch_rows = sampler->max_micro_batch_tokens(),
+                                .device_copies = device->copies(),
+                                .preferred_activation = ops->preferred_activation(),
+                                .products = ops->numeric_plan(),
+                                .device_bytes = options.gpu_memory ? options.gpu_memory : Budget::kUnlimited,
+                                .host_bytes = options.ram ? options.ram : available_memory() + process,
+                                .process_bytes = process});
+}
+
+void Trainer::Run::check_disk() const {
+  const std::int64_t trained = lora ? lora->parameters() : files->layout().parameters();
+  const auto checkpoint = std::uint64_t(trained) * 12;  // FP32 weights and both moments
+  const std::uint64_t free = fs::space(output_dir).available;
+  if (free < checkpoint)
+    fail(ErrorKind::io, output_dir.string(), ": a checkpoint takes ", bytes_text(checkpoint),
+         ", and there are ", bytes_text(free), " free; choose another output_dir or make room");
+}
+
+void Trainer::Run::load() {
+  const bool exact = plan.numeric.precision.weights == DType::f32;
+  base = std::make_unique<LayerStore>(
+      *device, files->layout().blocks(),
+      lora ? LayerStoreOptions{.trained = false, .remainder = exact} : LayerStoreOptions{});
+  if (lora) {
+    std::vector<const BlockLayout*> blocks;
+    for (const BlockLayout& block : lora_blocks) blocks.push_back(&block);
+    adapter = std::make_unique<LayerStore>(*device, std::move(blocks), LayerStoreOptions{});
+  }
+  if (options.resume_from_checkpoint.empty()) {
+    load_weights(*files, *base, threads);
+    if (lora) init_adapter(*lora, options.seed, *adapter);
+  } else {
+    resume();
+  }
+  slider =
+      std::make_unique<Slider>(SliderParts{.config = files->config(),
+                                           .layout = files->layout(),
+                                           .plan = plan,
+                                           .device = *device,
+                                           .threads = threads,
+                                           .base = *base,
+                                           .lora = lora.get(),
+                                           .adapter = adapter.get(),
+                                           .optimizer = {.adamw = {.beta1 = float(options.adam_beta1),
+                                                                   .beta2 = float(options.adam_beta2),
+                                                                   .epsilon = float(options.adam_epsilon)},
+                                                         .weight_decay = options.weight_decay,
+                                                         .max_grad_norm = options.max_grad_norm},
+                                           .lora_dropout = options.lora_dropout,
+                                           .seed = options.seed});
+  slider->optimizer().resume_at(step);
+  train_log = std::make_unique<TrainLog>(output_dir, step);
+  if (!train_log->lines().empty()) tokens = train_log->lines().back().tokens;
+}
+
+void Trainer::Run::resume() {
+  fs::path checkpoint = options.resume_from_checkpoint;
+  if (checkpoint == "auto") {
+    const auto newest = newest_checkpoint(output_dir);
+    if (!newest) {
+      log(LogLevel::info, "no checkpoint in ", output_dir.string(), ": starting anew");
+      load_weights(*files, *base, threads);
+      if (lora) init_adapter(*lora, options.seed, *adapter);
+      return;
+    }
+    checkpoint = *newest;
+  }
+  const TrainerState saved = load_trainer_state(checkpoint);
+  const TrainerState now = state();
+  const auto refuse = [&](const std::string& why) {
+    fail(ErrorKind::invalid_input, "cannot go on from ", checkpoint.string(), ": ", why,
+         ". Start anew in another output_dir, or put the setting back");
+  };
+  if (const std::string d = now.numeric.difference(saved.numeric); !d.empty()) refuse(d);
+  if (now.schedule != saved.schedule)
+    refuse("it was trained with [" + saved.schedule + "], now [" + now.schedule + "]");
+  if (now.total_steps != saved.total_steps)
+    refuse("its schedule had " + std::to_string(saved.total_steps) + " steps, now " +
+           std::to_string(now.total_steps));
+  if (now.data_digest != saved.data_digest) refuse("the data set has changed");
+  if (now.seed != saved.seed) refuse("its seed was " + std::to_string(saved.seed));
+  if (lora) {
+    load_weights(*files, *base, threads);
+    load_adapter_weights(checkpoint, *adapter);
+  } else {
+    load_weights(*WeightFiles::open(checkpoint), *base, threads);
+  }
+  load_moments(checkpoint, trained());
+  step = saved.step;
+  position = saved.position;
+  sampler->seek(position);
+  log(LogLevel::info, "going on from ", checkpoint.string());
+}
+
+TrainerState Trainer::Run::state() const {
+  return {step, steps, position, data.digest(), options.seed, schedule_text(options), plan.numeric};
+}
+
+void Trainer::Run::save(const TrainHooks& hooks) {
+  slider->flush();
+  const fs::path folder = checkpoint_path(output_dir, step);
+  save_checkpoint(folder, state(), trained(), [&](const fs::path& into) {
+    if (lora) {
+      write_adapter_weights(into, *lora, *adapter);
+    } else {
+      write_model_weights(into, *files, *tokenizer, *base,
+                          {.type = DType::f32, .shard_bytes = options.max_shard_size});
+    }
+  });
+  remove_old_checkpoints(output_dir, options.save_total_limit);
+  if (hooks.on_note) hooks.on_note("saved " + folder.string());
+}
+
+// The result lies in output_dir itself, where tools look for it. Its config comes last: a folder without one is no model.
+void Trainer::Run::save_result(const TrainHooks& hooks, const std::string& config_yaml) {
+  slider->flush();
+  const DType type = options.save_dtype == SaveType::fp32 || (options.save_dtype == SaveType::automatic &&
+                                                              files->config().torch_dtype == "float32")
+                         ? DType::f32
+                         : DType::bf16;
+  publish_into(output_dir, lora ? "adapter_config.json" : "config.json", [&](const fs::path& into) {
+    if (lora) {
+      write_adapter_weights(into, *lora, *adapter);
+    } else {
+      write_model_weights(into, *files, *tokenizer, *base,
+                          {.type = type, .shard_bytes = options.max_shard_size});
+    }
+    write_text_atomically(into / "slideway_config.yml", config_yaml);
+  });
+  train_log->draw();
+  if (hooks.on_note) hooks.on_note("saved " + output_dir.string());
+}
+
+void Trainer::Run::finish_step(const StepResult& result, double seconds, const TrainHooks& hooks) {
+  step = result.step;
+  if (!result.bad_block.empty() || !std::isfinite(result.loss))
+    fail(ErrorKind::corrupt, "step ", step, ": the ",
+         result.bad_block.empty() ? "loss is not finite"
+                                  : "gradient of " + result.bad_block + " is not finite",
+         ". Training stops here; the last checkpoint stands. A smaller learning_rate or a max_grad_norm may "
+         "help");
+  loss_sum += result.loss;
+  ++loss_count;
+  LogLine line{.step = step,
+               .epoch = double(step) / double(sampler->steps_per_epoch()),
+               .loss = result.loss,
+               .learning_rate = learning_rate_at(options, step - 1, steps),
+               .grad_norm = result.grad_norm,
+               .tokens = tokens,
+               .seconds = seconds};
+  if (hooks.on_step) hooks.on_step(line, steps);
+  if (step % options.logging_steps != 0 && step != steps) return;
+  line.loss = loss_sum / double(loss_count);
+  loss_sum = 0;
+  loss_count = 0;
+  train_log->add(line);
+}
+
+Trainer::Trainer(const TrainOptions& options) : run_(std::make_unique<Run>(options)) {}
+Trainer::~Trainer() = default;
+
+const TrainPlan& Trainer::plan() const {
+  return run_->plan;
+}
+
+std::string Trainer::summary() const {
+  const ModelConfig& config = run_->files->config();
+  std::ostringstream out;
+  out << config.family << ", " << config.num_layers() << " layers, " << run_->files->layout().parameters()
+      << " parameters";
+  if (run_->lora) out << ", of which an adapter of " << run_->lora->parameters() << " is trained";
+  out << '\n' << run_->data.summary() << '\n' << run_->steps << " steps\n";
+  return out.str();
+}
+
+TrainOutcome Trainer::run(const TrainHooks& hooks, const std::string& config_yaml) {
+  Run& run = *run_;
+  fs::create_directories(run.output_dir);
+  clean_leftovers(run.output_dir);
+  run.check_disk();
+  write_text_atomically(run.output_dir / "slideway_config.yml", config_yaml);
+  run.load();
+
+  const auto begin = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  while (run.step < run.steps) {
+    auto batch = std::make_shared<const StepBatch>(run.sampler->next());
+    run.tokens += batch->tokens;
+    run.slider->launch(std::move(batch), learning_rate_at(run.options, run.step, run.steps));
+    run.position = run.sampler->position();
+    run.finish_step(*run.slider->wait(), seconds(), hooks);
+    const bool stop = hooks.should_stop && hooks.should_stop();
+    const bool due = run.options.save_steps > 0 && run.step % run.options.save_steps == 0;
+    if (stop || due || run.step == run.steps) run.save(hooks);
+    if (stop && run.step < run.steps) return TrainOutcome::interrupted;
+  }
+  run.save_result(hooks, config_yaml);
+  return TrainOutcome::finished;
+}
+
+}  // namespace slideway

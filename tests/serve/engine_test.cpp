@@ -1,0 +1,224 @@
+#include "serve/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/expect_error.h"
+#include "support/golden.h"
+
+namespace slideway {
+namespace {
+
+constexpr std::int64_t kAnswer = 12;
+
+// One of the golden models and what its four prompts are.
+struct Model {
+  explicit Model(const std::string& family) : golden(family), files(WeightFiles::open(golden.folder())) {
+    const auto starts = golden.i32("starts"), ids = golden.i32("ids", 0);
+    for (std::size_t n = 0; n + 1 < starts.size(); ++n)
+      prompts.emplace_back(ids.begin() + starts[n], ids.begin() + starts[n + 1]);
+    adapter = std::make_shared<const Adapter>(load_adapter(golden.adapter(), files->layout()));
+  }
+  Golden golden;
+  std::unique_ptr<WeightFiles> files;
+  std::vector<TokenIds> prompts;
+  std::shared_ptr<const Adapter> adapter;
+};
+
+class EngineTest : public testing::Test {
+ protected:
+  Engine make_engine(const Model& model, EngineOptions options = {}) {
+    options.weights = DType::f32;
+    return Engine(*device_, threads_, *model.files, options);
+  }
+
+  // All requests side by side; their answers, in order.
+  static std::vector<TokenIds> answers(Engine& engine, const std::vector<Request>& requests) {
+    std::map<RequestId, TokenIds> out;
+    for (const Request& request : requests) out[engine.add(request)] = {};
+    while (!engine.idle())
+      for (const TokenEvent& event : engine.step()) out.at(event.request).push_back(event.token);
+    EXPECT_EQ(engine.cache().pool().free(), engine.cache().pool().size()) << "pages were lost";
+    std::vector<TokenIds> list;
+    for (const auto& [id, tokens] : out) list.push_back(tokens);
+    return list;
+  }
+
+  static std::vector<Request> greedy(const Model& model, bool adapted) {
+    std::vector<Request> requests;
+    for (const TokenIds& prompt : model.prompts)
+      requests.push_back({.prompt = prompt,
+                          .adapter = adapted ? model.adapter : nullptr,
+                          .sampling = {.temperature = 0},
+                          .max_tokens = kAnswer});
+    return requests;
+  }
+
+  // Requests that differ in everything: adapter or not, greedy or drawn, length of prompt and answer.
+  static std::vector<Request> mixed(const Model& model) {
+    std::vector<Request> requests;
+    for (std::size_t i = 0; i < 9; ++i) {
+      TokenIds prompt = model.prompts[i % model.prompts.size()];
+      for (std::size_t more = 0; more < i; ++more) prompt.push_back(std::int32_t(10 + 7 * more + i));
+      requests.push_back({.prompt = prompt,
+                          .adapter = i % 3 ? model.adapter : nullptr,
+                          .sampling = {.temperature = i % 2 ? 1.0f : 0.0f, .top_p = 0.9f, .seed = i},
+                          .max_tokens = std::int64_t(3 + 5 * i)});
+    }
+    return requests;
+  }
+
+  const std::unique_ptr<Device> device_ = make_host_device();
+  Threads threads_{2};
+};
+
+class GoldenEngineTest : public EngineTest, public testing::WithParamInterface<std::string> {};
+
+TEST_P(GoldenEngineTest, ContinuesPromptsAsTransformersDoes) {
+  const Model model(GetParam());
+  Engine engine = make_engine(model, {.max_sequences = 4});
+  const auto found = answers(engine, greedy(model, false));
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_EQ(found[i], model.golden.i32("greedy", std::int64_t(i))) << "prompt " << i;
+}
+
+TEST_P(GoldenEngineTest, ContinuesPromptsUnderAnAdapterAsPeftDoes) {
+  const Model model(GetParam());
+  Engine engine = make_engine(model, {.max_sequences = 4});
+  const auto found = answers(engine, greedy(model, true));
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_EQ(found[i], model.golden.i32("lora.greedy", std::int64_t(i))) << "prompt " << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, GoldenEngineTest, testing::ValuesIn(kGoldenFamilies),
+                         [](const auto& info) { return info.param; });
+
+TEST_F(EngineTest, AnswersBatchedAndInChunksAsAlone) {
+  const Model model("llama");
+  const auto requests = mixed(model);
+  std::vector<TokenIds> alone;
+  for (const Request& request : requests) {
+    Engine engine = make_engine(model);
+    alone.push_back(answers(engine, {request}).front());
+    EXPECT_EQ(std::int64_t(alone.back().size()), request.max_tokens);
+  }
+  for (const std::int64_t chunk : {1, 7, 64})
+    for (const std::int64_t sequences : {2, 9}) {
+      Engine engine = make_engine(model, {.max_sequences = sequences, .chunk = chunk});
+      EXPECT_EQ(answers(engine, requests), alone)
+          << "chunk " << chunk << ", " << sequences << " side by side";
+    }
+}
+
+TEST_F(EngineTest, AnswersTheSameOnAnyNumberOfThreads) {
+  const Model model("qwen3");
+  const auto requests = mixed(model);
+  Engine two = make_engine(model, {.max_sequences = 9});
+  Threads one_thread(1);
+  Engine one(*device_, one_thread, *model.files, {.weights = DType::f32, .max_sequences = 9});
+  EXPECT_EQ(answers(two, requests), answers(one, requests));
+}
+
+TEST_F(EngineTest, LetsRequestsWaitUntilTheCacheHasRoom) {
+  const Model model("llama");
+  const auto requests = mixed(model);
+  const KvShape shape = kv_shape(model.files->config(), DType::f32);
+  Engine roomy = make_engine(model, {.max_sequences = 9});
+  Engine tight = make_engine(model, {.max_sequences = 9, .kv_bytes = shape.bytes(shape.page_tokens * 2)});
+  EXPECT_EQ(answers(tight, requests), answers(roomy, requests));
+}
+
+TEST_F(EngineTest, EndsAtAnyOfTheEndTokens) {
+  const Model model("llama");
+  const TokenIds whole = model.golden.i32("greedy", 0);
+  for (const std::size_t last : {std::size_t(3), std::size_t(7)}) {
+    Request request = greedy(model, false)[0];
+    request.end_ids = {127, whole[last]};
+    Engine engine = make_engine(model);
+    engine.add(request);
+    TokenIds found;
+    std::optional<FinishReason> finish;
+    while (!engine.idle())
+      for (const TokenEvent& event : engine.step()) {
+        found.push_back(event.token);
+        finish = event.finish;
+      }
+    const auto first = std::find(whole.begin(), whole.end(), whole[last]);
+    EXPECT_EQ(found, TokenIds(whole.begin(), first + 1));
+    EXPECT_EQ(finish, FinishReason::stop);
+  }
+}
+
+TEST_F(EngineTest, EndsWhereTheContextIsFull) {
+  const Model model("llama");
+  Request request = greedy(model, false)[0];
+  request.max_tokens = 0;
+  const auto prompt = std::int64_t(request.prompt.size());
+  Engine engine = make_engine(model, {.context = prompt + 5});
+  EXPECT_EQ(answers(engine, {request}).front().size(), 5u);
+}
+
+TEST_F(EngineTest, ForgetsACancelledRequest) {
+  const Model model("llama");
+  const auto requests = greedy(model, false);
+  Engine engine = make_engine(model, {.max_sequences = 2});
+  const RequestId running = engine.add(requests[0]);
+  const RequestId other = engine.add(requests[1]);
+  const RequestId waiting = engine.add(requests[2]);
+  engine.step();
+  EXPECT_TRUE(engine.cancel(running));
+  EXPECT_TRUE(engine.cancel(waiting));
+  EXPECT_FALSE(engine.cancel(running));
+  TokenIds rest;
+  while (!engine.idle())
+    for (const TokenEvent& event : engine.step()) {
+      EXPECT_EQ(event.request, other);
+      rest.push_back(event.token);
+    }
+  const TokenIds whole = model.golden.i32("greedy", 1);
+  EXPECT_EQ(rest, TokenIds(whole.begin() + 1, whole.end())) << "the neighbour's answer is untouched";
+  EXPECT_EQ(engine.cache().pool().free(), engine.cache().pool().size());
+}
+
+TEST_F(EngineTest, EndsARequestAloneWhoseLogitsAreNoNumbers) {
+  const Model model("llama");
+  Engine engine = make_engine(model, {.max_sequences = 2});
+  auto requests = greedy(model, false);
+  // An adapter so large that the last layers overflow.
+  Adapter wild = load_adapter(model.golden.adapter(), model.files->layout());
+  for (const AdapterModule& module : wild.modules()) std::fill_n(module.b.f32(), module.b.elements(), 1e38f);
+  requests[1].adapter = std::make_shared<const Adapter>(std::move(wild));
+  const RequestId good = engine.add(requests[0]), bad = engine.add(requests[1]);
+  TokenIds found;
+  int errors = 0;
+  while (!engine.idle())
+    for (const TokenEvent& event : engine.step()) {
+      if (event.request == good) found.push_back(event.token);
+      if (event.request == bad && event.finish == FinishReason::error) ++errors;
+    }
+  EXPECT_EQ(errors, 1);
+  EXPECT_EQ(found, model.golden.i32("greedy", 0));
+}
+
+TEST_F(EngineTest, RefusesRequestsThatCannotBeServed) {
+  const Model model("llama");
+  Engine engine = make_engine(model, {.context = 40, .max_lora_rank = 3});
+  const auto refused = [&](const Request& request, std::initializer_list<std::string> texts) {
+    expect_error(ErrorKind::invalid_input, texts, [&] { engine.add(request); });
+  };
+  refused({.prompt = {}}, {"no tokens"});
+  refused({.prompt = {5, 128}}, {"token 128", "vocabulary of 128"});
+  refused({.prompt = TokenIds(40, 5)}, {"context is 40", "40 for the prompt"});
+  refused({.prompt = TokenIds(8, 5), .max_tokens = 33}, {"context is 40", "8 for the prompt and 33"});
+  refused({.prompt = {5}, .max_tokens = -1}, {"max_tokens"});
+  refused({.prompt = {5}, .sampling = {.top_p = 2}}, {"top_p"});
+  refused({.prompt = {5}, .adapter = model.adapter}, {"rank 4"});
+  EXPECT_TRUE(engine.idle());
+  expect_error(ErrorKind::invalid_input, {"context of 1000", "256"},
+               [&] { make_engine(model, {.context = 1000}); });
+}
+
+}  // namespace
+}  // namespace slideway

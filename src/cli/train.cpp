@@ -55,6 +55,8 @@ int train(const Words& given) {
   std::fprintf(stderr, "%s\n%s\n%s", yaml.c_str(), trainer.summary().c_str(), trainer.plan().table().c_str());
   if (given.dry_run) return 0;
 
+  signal(SIGXFSZ,
+         SIG_IGN);  // a file that passes the process's size limit is an error with a name, as a full disk is
   const StopSignals signals;
   Progress progress(isatty(STDERR_FILENO));
   const TrainOutcome outcome =

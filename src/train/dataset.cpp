@@ -16,29 +16,6 @@ struct Encoded {
   std::vector<bool> trained;
 };
 
-std::string json_list(const std::vector<std::string>& items, std::size_t count) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < count; ++i) text += (i ? "," : "") + items[i];
-  return text + "]";
-}
-
-// Marks bytes [begin, end) of the joined text as trained, cutting pieces at the borders.
-std::vector<TextPiece> mark(const std::vector<TextPiece>& pieces, std::size_t begin, std::size_t end) {
-  std::vector<TextPiece> marked;
-  std::size_t at = 0;
-  for (const TextPiece& piece : pieces) {
-    const std::size_t stop = at + piece.text.size();
-    for (std::size_t from = at; from < stop;) {
-      const bool inside = from >= begin && from < end;
-      const std::size_t to = std::min(stop, inside ? end : from < begin ? begin : stop);
-      marked.push_back({piece.text.substr(from - at, to - from), piece.literal, piece.trained || inside});
-      from = to;
-    }
-    at = stop;
-  }
-  return marked;
-}
-
 class RowEncoder {
  public:
   RowEncoder(const TrainOptions& options, const Tokenizer& tokenizer, const ChatTemplate* chat)
@@ -75,38 +52,15 @@ class RowEncoder {
            ": rows with messages need a chat template, and the model has none; "
            "set chat_template");
     Encoded sample;
-    std::vector<TextPiece> pieces = render(row, row.messages.size(), false);
-    const bool marked = chat_->marks_generation();
-    if (!marked) pieces = mark_answers(row, std::move(pieces));
-    sample.ids = tokenizer_.encode(pieces, &sample.trained);
-    if (!marked) drop_after_end(sample);
-    return sample;
-  }
-
-  std::vector<TextPiece> render(const DataRow& row, std::size_t count, bool prompt) const {
+    std::vector<TextPiece> pieces;
     try {
-      return chat_->render(json_list(row.messages, count),
-                           {.add_generation_prompt = prompt, .tools_json = row.tools});
+      pieces = chat_->render_turns(row.messages, {.tools_json = row.tools});
     } catch (const Error& error) {
       fail(error.kind(), row.where, ": ", error.what());
     }
-  }
-
-  // A template without generation blocks: a turn is what lies between the rendering of all before it, with a
-  // generation prompt, and the rendering of all up to it.
-  std::vector<TextPiece> mark_answers(const DataRow& row, std::vector<TextPiece> pieces) const {
-    const std::string whole = text_of(pieces);
-    for (std::size_t i = 0; i < row.messages.size(); ++i) {
-      if (!row.answers[i]) continue;
-      const std::string before = text_of(render(row, i, true)), upto = text_of(render(row, i + 1, false));
-      if (!whole.starts_with(before) || !whole.starts_with(upto) || upto.size() < before.size())
-        fail(ErrorKind::invalid_input, row.where, ": the chat template renders the messages up to ", i + 1,
-             " differently alone than in the whole, so the assistant's turn cannot be found; use a template "
-             "with "
-             "{% generation %} blocks");
-      pieces = mark(pieces, before.size(), upto.size());
-    }
-    return pieces;
+    sample.ids = tokenizer_.encode(pieces, &sample.trained);
+    if (!chat_->marks_generation()) drop_after_end(sample);
+    return sample;
   }
 
   // What a template writes after the token that ends a turn (a line break) is not the model's to say.

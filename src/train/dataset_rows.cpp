@@ -2,8 +2,8 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -43,65 +43,16 @@ std::string string_of(const element& value, const std::string& where, const char
   return std::string(text);
 }
 
-// One message: role known, content or tool calls there, a tool's answer preceded by its call.
-void check_message(const object& message, const std::string& where, std::size_t index,
-                   std::set<std::string>& calls, bool& any_call) {
-  const auto refuse = [&](const std::string& why) {
-    fail(ErrorKind::invalid_input, where, ": message ", index + 1, ": ", why);
-  };
-  std::string_view role;
-  if (message["role"].get(role) != simdjson::SUCCESS) refuse("it has no role");
-  static const std::set<std::string_view> kRoles{"system", "developer", "user", "assistant", "tool"};
-  if (!kRoles.contains(role)) refuse("unknown role '" + std::string(role) + "'");
-  simdjson::dom::array tool_calls;
-  const bool has_calls = message["tool_calls"].get(tool_calls) == simdjson::SUCCESS;
-  if (has_calls)
-    for (const element call : tool_calls) {
-      any_call = true;
-      std::string_view id;
-      if (call["id"].get(id) == simdjson::SUCCESS) calls.emplace(id);
-    }
-  element content;
-  const bool has_content = message["content"].get(content) == simdjson::SUCCESS;
-  if (!has_content && !has_calls) refuse("it has neither content nor tool_calls");
-  if (has_content && !content.is_string() && !content.is_null() && !content.is_array())
-    refuse("content must be text, null or a list of parts");
-  if (has_content && content.is_null() && !has_calls && role != "assistant") refuse("content is null");
-  if (role != "tool") return;
-  std::string_view id;
-  const bool named = message["tool_call_id"].get(id) == simdjson::SUCCESS;
-  if (!any_call || (named && !calls.empty() && !calls.contains(std::string(id))))
-    refuse("a tool's result without the call it answers");
-}
-
-void read_messages(DataRow& row, const simdjson::dom::array& messages) {
-  std::set<std::string> calls;
-  bool any_call = false;
-  for (const element item : messages) {
-    object message;
-    if (item.get(message) != simdjson::SUCCESS)
-      fail(ErrorKind::invalid_input, row.where, ": message ", row.messages.size() + 1, " is not an object");
-    check_message(message, row.where, row.messages.size(), calls, any_call);
-    double weight = 1;
-    if (message["weight"].get(weight) != simdjson::SUCCESS) weight = 1;
-    row.answers.push_back(std::string_view(message["role"]) == "assistant" && weight != 0);
-    row.messages.push_back(simdjson::minify(item));
-  }
-  if (row.messages.empty()) fail(ErrorKind::invalid_input, row.where, ": 'messages' is empty");
-}
-
 DataRow row_of(const element& json, const std::string& where) {
   DataRow row{.where = where};
   object fields;
   if (json.get(fields) != simdjson::SUCCESS)
     fail(ErrorKind::invalid_input, where, ": a row must be an object, found ", simdjson::minify(json));
   element found, completion;
-  simdjson::dom::array list;
   if (fields["messages"].get(found) == simdjson::SUCCESS) {
     row.kind = DataRow::Kind::messages;
-    if (found.get(list) != simdjson::SUCCESS)
-      fail(ErrorKind::invalid_input, where, ": 'messages' must be a list");
-    read_messages(row, list);
+    if (!found.is_array()) fail(ErrorKind::invalid_input, where, ": 'messages' must be a list");
+    row.messages = simdjson::minify(found);
     if (fields["tools"].get(found) == simdjson::SUCCESS && !found.is_null())
       row.tools = simdjson::minify(found);
   } else if (fields["prompt"].get(found) == simdjson::SUCCESS &&

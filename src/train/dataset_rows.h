@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <vector>
 
 namespace slideway {
 
@@ -15,10 +14,9 @@ struct DataRow {
   enum class Kind { text, completion, messages } kind = Kind::text;
   std::string text;  // text, or the prompt
   std::string completion;
-  std::vector<std::string> messages;  // each a JSON object
-  std::vector<bool> answers;          // [messages] an assistant's turn that is to be trained
-  std::string tools;                  // a JSON array, or empty
-  std::string where;                  // "file:line", for messages
+  std::string messages;  // a JSON array, as written
+  std::string tools;     // a JSON array, or empty
+  std::string where;     // "file:line", for messages
 };
 
 // Every row of the file in order. A byte-order mark, blank lines and CRLF are passed over.

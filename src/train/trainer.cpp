@@ -89,12 +89,12 @@ Trainer::Run::Run(const TrainOptions& chosen)
       files(WeightFiles::open(chosen.base_model)),
       tokenizer(Tokenizer::load(chosen.base_model)) {
   options.validate();
-  chat = options.chat_template.empty()
-             ? ChatTemplate::load(options.base_model)
-             : std::make_unique<ChatTemplate>(
-                   read_text(options.chat_template),
-                   tokenizer->bos_token_id() >= 0 ? tokenizer->token(tokenizer->bos_token_id()) : "",
-                   tokenizer->eos_token_id() >= 0 ? tokenizer->token(tokenizer->eos_token_id()) : "");
+  chat = ChatTemplate::load(options.base_model);
+  if (!options.chat_template.empty()) {
+    const std::string source = read_text(options.chat_template);
+    chat = chat ? chat->with_source(source)
+                : std::make_unique<ChatTemplate>(source, ChatTemplate::SpecialTokens{});
+  }
   if (options.adapter == AdapterKind::lora) {
     lora = std::make_unique<LoraLayout>(make_lora_layout(files->layout(), adapter_config(options)));
     lora_blocks = lora_block_layouts(*lora);

@@ -104,7 +104,7 @@ TEST(SlotRing, FailsInSomeOrderWhenAnyWaitIsRemoved) {
     for (std::uint64_t seed = 0; seed < kOrders; ++seed) {
       noticed += slide({.seeded = true, .seed = seed, .dropped_wait = std::int64_t(k)}).result != expected();
     }
-    EXPECT_GT(noticed, 0) << "wait " << k << " (" << name(waits[k]) << ") could be left out";
+    EXPECT_GE(noticed, 10) << "wait " << k << " (" << name(waits[k]) << ") is hardly needed";
     Kind& kind = kinds[name(waits[k])];
     ++kind.single_waits;
     kind.least = std::min(kind.least, noticed);
@@ -117,7 +117,7 @@ TEST(SlotRing, FailsInSomeOrderWhenAnyWaitIsRemoved) {
     }
     std::printf("%-32s %2d waits: one removed, %3d to %3d of %d orders notice; all removed, %3d\n",
                 kind_name.c_str(), kind.single_waits, kind.least, kind.most, kOrders, kind.all_removed);
-    EXPECT_GE(kind.all_removed, 99);
+    EXPECT_GE(kind.all_removed, 75);  // in some orders a stream is so slow that it never gets in the way
   }
   EXPECT_EQ(kinds.size(), 2u);
 }

@@ -14,7 +14,7 @@ struct Product {
   }
 };
 
-// Edges of the tiles (128 rows, 512 columns, 256 × 256 of weights, 1024 rows a sum), odd sizes, single rows and columns.
+// Edges of the tiles (512 rows, 128 or 512 columns, 1024 rows a sum), odd sizes, single rows and columns.
 std::vector<Product> products() {
   std::vector<Product> all;
   for (const auto [T, N, C] : {std::array<std::int64_t, 3>{1, 64, 32},
@@ -22,7 +22,7 @@ std::vector<Product> products() {
                                {1, 1, 1},
                                {131, 97, 70},
                                {128, 520, 64},
-                               {200, 640, 48},
+                               {300, 640, 48},
                                {1030, 33, 17},
                                {16, 48, 1100},
                                {3, 1100, 600}}) {

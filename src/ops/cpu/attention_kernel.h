@@ -4,6 +4,7 @@
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/lane_loops.h"
 #include "ops/cpu/small_product_kernel.h"
+#include "ops/cpu/transpose_kernel.h"
 
 namespace slideway {
 namespace {
@@ -73,14 +74,6 @@ void load_tokens(float* to, const A* from, std::int64_t stride, std::int64_t fir
     }
     const A* const numbers = from + (first + i) * stride;
     for_lanes(width, [&](std::int64_t e, auto part) { store(line + e, load(numbers + e, part)); });
-  }
-}
-
-// to[c, r] = from[r, c]
-void transpose(float* to, std::int64_t to_stride, const float* from, std::int64_t from_stride,
-               std::int64_t rows, std::int64_t columns) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
   }
 }
 

@@ -39,12 +39,12 @@ constexpr std::int64_t kQueryRows = 192;  // rows of a query tile at most, all h
 constexpr std::int64_t kKeyTile = 128;    // keys of a key tile
 
 // Tokens of a query tile where group query heads share a key-value head.
-constexpr std::int64_t query_tile(std::int64_t group) {
+static constexpr std::int64_t query_tile(std::int64_t group) {
   const std::int64_t tokens = kQueryRows / group / 16 * 16;
   return tokens < 16 ? 16 : tokens;
 }
 
-constexpr std::int64_t attention_scratch(std::int64_t group, std::int64_t width) {
+static constexpr std::int64_t attention_scratch(std::int64_t group, std::int64_t width) {
   const std::int64_t M = group * query_tile(group), E = (width + 15) / 16 * 16;
   return 3 * M * E + 4 * kKeyTile * E + 2 * M * kKeyTile + 4 * M;
 }

@@ -13,14 +13,15 @@ DType CpuOps::preferred_activation() const {
 }
 
 std::string CpuOps::numeric_plan() const {
-  const auto tile = [](std::int64_t a, std::int64_t b) {
-    return std::to_string(a) + "x" + std::to_string(b);
-  };
-  if (options_.row_invariant) return "cpu, row-invariant";
-  return "cpu; products " + product_library() + ", tiles " + tile(kProductRows, kProductColumns) +
-         ", weight tiles " + tile(kWeightTile, kWeightTile) + " over " + std::to_string(kWeightRows) +
-         " rows; attention tiles " + tile(kQueryRows, kKeyTile) + "; sums over " + std::to_string(kSumRows) +
-         " rows; squares in chunks of " + std::to_string(kSquaresChunk);
+  const auto by = [](std::int64_t a, std::int64_t b) { return std::to_string(a) + "x" + std::to_string(b); };
+  std::string bf16 = "bf16 products widened to f32";
+  if (has_bf16_products()) {
+    bf16 = "bf16 products " + bf16_product_library() + " in tiles " + by(kBf16Rows, kBf16Columns) +
+           ", of weights " + by(kBf16WeightTile, kBf16WeightTile) + " over " +
+           std::to_string(kBf16WeightRows) + " rows";
+  }
+  return "cpu; f32 products in chains; " + bf16 + "; attention " + by(kQueryRows, kKeyTile) + "; sums over " +
+         std::to_string(kSumRows) + " rows; squares over " + std::to_string(kSquaresChunk);
 }
 
 std::unique_ptr<Ops> make_cpu_ops(Stream& stream, Threads& threads, const CpuOpsOptions& options) {

@@ -1,15 +1,15 @@
 // CpuOps: every op on host memory. The oracle of the other backends, and the product where there is no GPU.
 //
 // A method checks its shapes, then issues one closure onto the stream. The bodies lie in one file a family:
-// products.cpp (oneDNN, fixed tiles), row_products.cpp (row-invariant), norm.cpp, rope.cpp, activation.cpp,
+// products.cpp (for many rows), row_products.cpp (row-invariant), norm.cpp, rope.cpp, activation.cpp,
 // attention.cpp, paged_attention.cpp, vocabulary.cpp, lora.cpp, block.cpp.
 #pragma once
 
 #include <vector>
 
 #include "core/threads.h"
+#include "ops/cpu/bf16_products.h"
 #include "ops/cpu/rope_table.h"
-#include "ops/cpu/tile_products.h"
 #include "ops/ops.h"
 
 namespace slideway {
@@ -61,7 +61,7 @@ class CpuOps final : public Ops {
   Worker& stream_;
   Threads& threads_;
   CpuOpsOptions options_;
-  TileProducts products_;
+  Bf16Products bf16_products_;
   RopeTable rope_table_;
   std::vector<double> chunk_sums_;  // of sum_of_squares
 };

@@ -9,6 +9,7 @@
 #include "ops/adamw.h"
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/cpu_level.h"
+#include "ops/cpu/dense_tile.h"
 #include "ops/cpu/paged_tile.h"
 
 namespace slideway {
@@ -39,6 +40,8 @@ struct Kernels {
   void (*paged_rows)(const PagedTile& tile, float* scratch);
   // outputs [begin, end) of all rows
   void (*row_products)(const RowProducts& p, std::int64_t begin, std::int64_t end);
+  // ops/cpu/dense_tile.h
+  void (*dense)(const DenseTile& tile);
   // ops/adamw.h, without threads
   void (*adamw)(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece);
   void (*split)(std::uint16_t* hi, std::int16_t* lo, const float* x, std::int64_t n);

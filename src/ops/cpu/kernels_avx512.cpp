@@ -1,5 +1,6 @@
 #include "ops/cpu/adamw_kernel.h"
 #include "ops/cpu/attention_kernel.h"
+#include "ops/cpu/dense_kernel.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/paged_kernel.h"
 #include "ops/cpu/row_products_kernel.h"
@@ -14,6 +15,7 @@ const Kernels kKernelsAvx512 = {
     .paged_join = paged_join,
     .paged_rows = paged_rows,
     .row_products = row_products_kernel,
+    .dense = dense_tile,
     .adamw = adamw_kernel,
     .split = split_lanes,
     .join = join_lanes,

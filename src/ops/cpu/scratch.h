@@ -6,7 +6,7 @@
 
 namespace slideway {
 
-enum class ScratchSlot { library, widened_a, widened_b, widened_out, bias, attention, paged, paged_partials, row, count };
+enum class ScratchSlot { library, product, sums, bias, attention, paged, paged_partials, count };
 
 // At least bytes bytes, aligned to 64, undefined content; valid until this thread's next call for the same slot.
 void* thread_scratch(ScratchSlot slot, std::size_t bytes);

@@ -35,7 +35,7 @@ std::unique_ptr<Tokenizer> make(const std::string& normalizer, const std::string
   const std::string added = R"({"id":261,"content":"<s>","special":true,"normalized":false},)"
                             R"({"id":262,"content":"<l>","lstrip":true,"normalized":false},)"
                             R"({"id":263,"content":"<r>","rstrip":true,"normalized":true},)"
-                            R"({"id":264,"content":"w","single_word":true,"normalized":true},)"
+                            R"({"id":264,"content":"word","single_word":true,"normalized":true},)"
                             R"({"id":265,"content":"  ","normalized":false})";
   return Tokenizer::from_json(R"({"added_tokens":[)" + added + R"(],"normalizer":)" + normalizer +
                               R"(,"pre_tokenizer":)" + pre_tokenizer +

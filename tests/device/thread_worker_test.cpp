@@ -66,12 +66,14 @@ TEST(ThreadWorker, PassesValuesBackAndForth) {
 }
 
 TEST(ThreadWorker, PassesAnErrorOnAndStillGivesItsSignals) {
-  TimelineEvent done = made_event("done");
+  TimelineEvent issued = made_event("issued"), done = made_event("done");
   ThreadWorker worker("update", {});
   int runs = 0;
+  worker.wait(issued, 1);
   worker.run([] { fail(ErrorKind::corrupt, "bad layer"); });
   worker.run([&] { ++runs; });
   worker.signal(done, 1);
+  issued.signal(1);
   done.wait(1);
   expect_error(ErrorKind::corrupt, {"bad layer"}, [&] { worker.run([&] { ++runs; }); });
   expect_error(ErrorKind::corrupt, {"bad layer"}, [&] { worker.synchronize(); });

@@ -1,7 +1,9 @@
 // SmolLM2-135M-Instruct as its GGUF holds it, against the folder that transformers made from the same file.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "core/file.h"
 #include "model/weights.h"
@@ -49,6 +51,40 @@ TEST(SmolLM2, ReadsFromGgufTheSameBitsAsFromTheFolder) {
     read_block(*folder, *others[i], b);
     ASSERT_EQ(a.size(), b.size());
     EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0) << blocks[i]->name;
+  }
+}
+
+// A line of /proc/self/status, in bytes.
+std::size_t status_bytes(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (std::size_t kilobytes = 0; word == name + ":" && status >> kilobytes) return kilobytes * 1024;
+  return 0;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // sanitizers keep freed memory
+#else
+constexpr bool kSanitized = false;
+#endif
+
+TEST(SmolLM2, ReadsWithNoMoreMemoryThanItsLargestTensor) {
+  if (!fs::exists(kGguf) || !fs::exists(kFolder)) GTEST_SKIP() << "SmolLM2 is not in .cache/models";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's memory is not ours";
+  for (const auto& path : {kGguf, kFolder}) {
+    const auto files = WeightFiles::open(path);
+    if (!(std::ofstream("/proc/self/clear_refs") << 5).flush()) GTEST_SKIP() << "the peak cannot be reset here";
+    const std::size_t before = status_bytes("VmRSS");
+    ASSERT_GT(before, std::size_t(1) << 20);
+    std::size_t largest = 0;
+    for (const BlockLayout* block : files->layout().blocks())
+      for (const TensorSpec& spec : block->tensors) {
+        std::vector<float> values(std::size_t(spec.elements()));
+        files->read(spec, values);
+        largest = std::max(largest, values.size() * sizeof(float));
+      }
+    EXPECT_LT(status_bytes("VmHWM"), before + largest + (40 << 20)) << path;
+    RecordProperty("over_kib", int((status_bytes("VmHWM") - before - largest) >> 10));
   }
 }
 

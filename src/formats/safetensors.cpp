@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <tuple>
 
 #include "core/error.h"
 #include "formats/json.h"
@@ -130,8 +131,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
     }
   }
   // Tensors without elements share their offset with the next one; they come first.
-  std::stable_sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
+  std::sort(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.offset, a.bytes, a.name) < std::tie(b.offset, b.bytes, b.name);
   });
   check_cover(entries_, bytes.size() - 8 - header_bytes, where);
   for (std::size_t i = 0; i < entries_.size(); ++i) {

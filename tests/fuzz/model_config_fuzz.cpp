@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "fuzzed_file.h"
 #include "formats/gguf.h"
+#include "fuzzed_file.h"
 #include "model/weights.h"
 
 namespace slideway {

@@ -73,7 +73,8 @@ TEST(SmolLM2, ReadsWithNoMoreMemoryThanItsLargestTensor) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's memory is not ours";
   for (const auto& path : {kGguf, kFolder}) {
     const auto files = WeightFiles::open(path);
-    if (!(std::ofstream("/proc/self/clear_refs") << 5).flush()) GTEST_SKIP() << "the peak cannot be reset here";
+    if (!(std::ofstream("/proc/self/clear_refs") << 5).flush())
+      GTEST_SKIP() << "the peak cannot be reset here";
     const std::size_t before = status_bytes("VmRSS");
     ASSERT_GT(before, std::size_t(1) << 20);
     std::size_t largest = 0;

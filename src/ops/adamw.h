@@ -32,7 +32,8 @@ struct AdamwStep {
   float clip;              // factor on the gradient; 1 without clipping
 };
 
-AdamwStep adamw_step(const AdamwOptions& options, double lr, double weight_decay, double clip, std::int64_t t);
+AdamwStep adamw_step(const AdamwOptions& options, double lr, double weight_decay, double clip,
+                     std::int64_t t);
 
 // A range of n parameters. grad is bf16 or f32.
 struct AdamwRange {
@@ -52,11 +53,12 @@ enum class AdamwPiece { whole, weights, moments };
 void adamw(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece = AdamwPiece::whole,
            CpuLevel level = best_cpu_level());
 // The same, cut over threads.
-void adamw(Threads& threads, const AdamwRange& range, const AdamwStep& step, AdamwPiece piece = AdamwPiece::whole,
-           CpuLevel level = best_cpu_level());
+void adamw(Threads& threads, const AdamwRange& range, const AdamwStep& step,
+           AdamwPiece piece = AdamwPiece::whole, CpuLevel level = best_cpu_level());
 
 // The split format, over ranges: split and join of tensor/dtype.h, number by number; widen takes the halves alone.
-void split_range(bf16_t* hi, std::int16_t* lo, const float* x, std::int64_t n, CpuLevel level = best_cpu_level());
+void split_range(bf16_t* hi, std::int16_t* lo, const float* x, std::int64_t n,
+                 CpuLevel level = best_cpu_level());
 void join_range(float* x, const bf16_t* hi, const std::int16_t* lo, std::int64_t n,
                 CpuLevel level = best_cpu_level());
 void widen_range(float* x, const bf16_t* hi, std::int64_t n, CpuLevel level = best_cpu_level());

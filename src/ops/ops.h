@@ -48,26 +48,26 @@ struct Heads {
 struct PagedKv {
   std::byte* pool = nullptr;
   std::size_t page_bytes = 0;
-  int page_tokens = 0;                          // P
-  std::span<const std::int32_t> pages;          // [N, max_pages]: ids of this layer's pages, in order
+  int page_tokens = 0;                  // P
+  std::span<const std::int32_t> pages;  // [N, max_pages]: ids of this layer's pages, in order
   int max_pages = 0;
-  std::span<const std::int32_t> starts;         // [N + 1]: rows of each sequence in this step
-  std::span<const std::int32_t> lengths;        // [N]: tokens cached once this step's rows are written
+  std::span<const std::int32_t> starts;   // [N + 1]: rows of each sequence in this step
+  std::span<const std::int32_t> lengths;  // [N]: tokens cached once this step's rows are written
   int window = 0;
 };
 
 // One adapter's addition to one slice of a projection: y[rows, out_column : +N] += scale · (x[rows] Aᵀ) Bᵀ.
 struct LoraPart {
-  Tensor a;                        // [R, C] f32 or bf16
-  Tensor b;                        // [N, R] f32 or bf16
-  float scale = 1;                 // lora_alpha / R, or / sqrt(R); applied in f32
-  std::int64_t row_begin = 0;      // the rows it applies to
+  Tensor a;                    // [R, C] f32 or bf16
+  Tensor b;                    // [N, R] f32 or bf16
+  float scale = 1;             // lora_alpha / R, or / sqrt(R); applied in f32
+  std::int64_t row_begin = 0;  // the rows it applies to
   std::int64_t row_end = 0;
-  std::int64_t out_column = 0;     // where its N outputs lie in y (q, k, v inside qkv; gate, up inside gate_up)
-  std::int64_t v_column = 0;       // where its R numbers lie in v
-  Tensor d_a;                      // [R, C] f32 } gradients, for training only
-  Tensor d_b;                      // [N, R] f32 }
-  std::uint64_t dropout_key = 0;   // tells the module apart in the random numbers
+  std::int64_t out_column = 0;  // where its N outputs lie in y (q, k, v inside qkv; gate, up inside gate_up)
+  std::int64_t v_column = 0;    // where its R numbers lie in v
+  Tensor d_a;                   // [R, C] f32 } gradients, for training only
+  Tensor d_b;                   // [N, R] f32 }
+  std::uint64_t dropout_key = 0;  // tells the module apart in the random numbers
 };
 
 // All additions to one projection. Empty: the projection is the base's alone and costs nothing more.
@@ -80,8 +80,9 @@ struct LoraTarget {
 // Counter-based dropout: element (row, c) of x is kept iff hash(seed, key, token[row], c) says so, scaled by 1/(1−p).
 struct Dropout {
   float p = 0;
-  std::uint64_t seed = 0;                  // of the run and step
-  std::span<const std::int64_t> tokens;    // [T] index of each row in the step's batch, whatever the micro-batch cut
+  std::uint64_t seed = 0;  // of the run and step
+  std::span<const std::int64_t>
+      tokens;  // [T] index of each row in the step's batch, whatever the micro-batch cut
 };
 
 class Ops {
@@ -104,13 +105,14 @@ class Ops {
   virtual void rms_norm(Tensor out /*[T, D] act*/, Tensor rstd /*[T] f32*/, Tensor x /*[T, D] act*/,
                         Tensor weight /*[D]*/, float eps) = 0;
   // d_x += …, d_weight += … (d_weight empty: not wanted)
-  virtual void rms_norm_backward(Tensor d_x /*[T, D] act*/, Tensor d_weight /*[D] f32*/, Tensor d_out /*[T, D]*/,
-                                 Tensor x /*[T, D]*/, Tensor weight /*[D]*/, Tensor rstd /*[T] f32*/) = 0;
+  virtual void rms_norm_backward(Tensor d_x /*[T, D] act*/, Tensor d_weight /*[D] f32*/,
+                                 Tensor d_out /*[T, D]*/, Tensor x /*[T, D]*/, Tensor weight /*[D]*/,
+                                 Tensor rstd /*[T] f32*/) = 0;
   // x += y
   virtual void add(Tensor x /*[T, D] act*/, Tensor y /*[T, D] act*/) = 0;
   // Qwen3: every query head is RMS-normed over E with q_weight, every key head with k_weight; values are copied.
-  virtual void head_norm(Tensor out /*[T, (H+2K)E] act*/, Tensor rstd /*[T, H+K] f32*/, Tensor qkv, Heads heads,
-                         Tensor q_weight /*[E]*/, Tensor k_weight /*[E]*/, float eps) = 0;
+  virtual void head_norm(Tensor out /*[T, (H+2K)E] act*/, Tensor rstd /*[T, H+K] f32*/, Tensor qkv,
+                         Heads heads, Tensor q_weight /*[E]*/, Tensor k_weight /*[E]*/, float eps) = 0;
   // d_qkv holds the gradient of out and becomes that of qkv (in place); d_q_weight, d_k_weight += (or both empty)
   virtual void head_norm_backward(Tensor d_qkv, Tensor d_q_weight /*[E] f32*/, Tensor d_k_weight /*[E] f32*/,
                                   Tensor qkv /*before the norm*/, Tensor rstd, Heads heads, Tensor q_weight,
@@ -146,14 +148,16 @@ class Ops {
   // m' = max(m, max_j z[t,j]), s' = s e^(m−m') + Σ_j e^(z[t,j]−m'); and the target's logit where it lies in the tile.
   // The tile that begins at 0 starts anew, whatever was there. Rows that are not trained are left alone.
   virtual void cross_entropy_tile(Tensor max_sum /*[T, 2] f32: m, s*/, Tensor target_logit /*[T] f32*/,
-                                  Tensor logits /*[T, tile] f32*/, Tensor targets /*[T] i32, −1: not trained*/,
-                                  std::int64_t tile_begin) = 0;
+                                  Tensor logits /*[T, tile] f32*/,
+                                  Tensor targets /*[T] i32, −1: not trained*/, std::int64_t tile_begin) = 0;
   // After the last tile: losses[t] = m + log s − target_logit, 0 where not trained.
-  virtual void cross_entropy_loss(Tensor losses /*[T] f32*/, Tensor max_sum, Tensor target_logit, Tensor targets) = 0;
+  virtual void cross_entropy_loss(Tensor losses /*[T] f32*/, Tensor max_sum, Tensor target_logit,
+                                  Tensor targets) = 0;
   // d_logits[t,j] = weight · (e^(z[t,j]−m) / s − [j is the target]), 0 where not trained. May be in place of logits
   // when the types agree.
   virtual void cross_entropy_backward(Tensor d_logits /*[T, tile] act*/, Tensor logits /*[T, tile] f32*/,
-                                      Tensor max_sum, Tensor targets, std::int64_t tile_begin, float weight) = 0;
+                                      Tensor max_sum, Tensor targets, std::int64_t tile_begin,
+                                      float weight) = 0;
 
   // --- LoRA ----------------------------------------------------------------------------------------------------
   // v[rows, v_column : +R] = dropout(x)[rows] Aᵀ for every part; other places of v are left alone
@@ -163,8 +167,8 @@ class Ops {
   virtual void lora_expand(Tensor y /*[T, N'] act*/, Tensor v, const LoraTarget& lora) = 0;
   // From d_y and the forward's x and v: d_b += scale · d_yᵀ v; d_v = scale · d_y B; d_a += d_vᵀ dropout(x);
   // d_x += dropout-mask(d_v A). d_x empty: not wanted. v holds d_v on return.
-  virtual void lora_backward(Tensor d_x /*[T, C] act or empty*/, Tensor d_y /*[T, N'] act*/, Tensor x, Tensor v,
-                             const LoraTarget& lora, const Dropout& dropout) = 0;
+  virtual void lora_backward(Tensor d_x /*[T, C] act or empty*/, Tensor d_y /*[T, N'] act*/, Tensor x,
+                             Tensor v, const LoraTarget& lora, const Dropout& dropout) = 0;
 
   // --- plain work on whole blocks ------------------------------------------------------------------------------
   virtual void fill_zero(Tensor x) = 0;

@@ -17,7 +17,9 @@ std::string_view name_of(DType type);  // "f32", "bf16", …
 
 using bf16_t = std::uint16_t;  // the bits of a bfloat16
 
-inline float to_float(bf16_t bits) { return std::bit_cast<float>(std::uint32_t(bits) << 16); }
+inline float to_float(bf16_t bits) {
+  return std::bit_cast<float>(std::uint32_t(bits) << 16);
+}
 
 // Round to nearest, ties to even, as every other bfloat16 producer does; NaN stays NaN.
 inline bf16_t to_bf16(float x) {

@@ -59,6 +59,8 @@ class Tensor {
 };
 
 std::string shape_text(std::span<const std::int64_t> shape);  // "[3, 64]"
-inline std::string shape_text(const Tensor& tensor) { return shape_text(tensor.shape()); }
+inline std::string shape_text(const Tensor& tensor) {
+  return shape_text(tensor.shape());
+}
 
 }  // namespace slideway

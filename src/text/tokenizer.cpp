@@ -234,5 +234,8 @@ std::string Tokenizer::token(std::int32_t id) const {
 const std::string& Tokenizer::to_json() const {
   return parts_->json;
 }
+const std::string& Tokenizer::config_json() const {
+  return parts_->config;
+}
 
 }  // namespace slideway

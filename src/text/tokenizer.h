@@ -50,7 +50,7 @@ class Tokenizer {
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& path);
   static std::unique_ptr<Tokenizer> from_gguf(const GgufFile& gguf);
   // The text of a tokenizer.json and of a tokenizer_config.json (or nothing); where: a name for messages.
-  static std::unique_ptr<Tokenizer> from_json(std::string json, std::string_view config = {},
+  static std::unique_ptr<Tokenizer> from_json(std::string json, std::string config = {},
                                               const std::string& where = "tokenizer.json");
   ~Tokenizer();
 
@@ -73,8 +73,10 @@ class Tokenizer {
   std::int32_t eos_token_id() const;                 // −1: none
   std::int32_t id_of(std::string_view token) const;  // −1: no such token
   std::string token(std::int32_t id) const;          // as the file spells it
-  // tokenizer.json's text, for saving a model: that of the file, or the one that GGUF's metadata became.
+  // tokenizer.json's and tokenizer_config.json's text, for saving a model: those that were read (the second perhaps
+  // empty), or those that GGUF's metadata became, with the chat template in the second.
   const std::string& to_json() const;
+  const std::string& config_json() const;
 
  private:
   explicit Tokenizer(std::unique_ptr<Parts> parts);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "formats/gguf.h"
+#include "formats/json.h"
 #include "text/unicode.h"
 #include "text/vocabulary.h"
 
@@ -325,6 +326,29 @@ std::string tokenizer_json_of(const GgufFile& gguf) {
   if (model == "llama") return sentencepiece_json(Metadata(gguf));
   fail(ErrorKind::unsupported, gguf.path().string(), ": tokenizer.ggml.model is ", model,
        "; known: gpt2 (byte-level BPE), llama (SentencePiece BPE)");
+}
+
+std::string tokenizer_config_json_of(const GgufFile& gguf) {
+  const Metadata metadata(gguf);
+  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};
+  constexpr std::pair<const char*, const char*> kTokens[] = {
+      {"bos_token", "tokenizer.ggml.bos_token_id"},
+      {"eos_token", "tokenizer.ggml.eos_token_id"},
+      {"unk_token", "tokenizer.ggml.unknown_token_id"},
+      {"pad_token", "tokenizer.ggml.padding_token_id"}};
+  for (const auto& [name, key] : kTokens) {
+    if (gguf.find(key) != nullptr) config[name] = metadata.tokens[metadata.id(key)];
+  }
+  const auto chat_template = [&](const char* key) { return gguf.find(key) != nullptr ? gguf.text(key) : ""; };
+  const std::string plain = chat_template("tokenizer.chat_template");
+  const std::string with_tools = chat_template("tokenizer.chat_template.tool_use");
+  if (!with_tools.empty()) {
+    config["chat_template"] = {{{"name", "default"}, {"template", plain}},
+                               {{"name", "tool_use"}, {"template", with_tools}}};
+  } else if (!plain.empty()) {
+    config["chat_template"] = plain;
+  }
+  return config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace slideway

@@ -15,5 +15,7 @@ namespace slideway {
 class GgufFile;
 
 std::string tokenizer_json_of(const GgufFile& gguf);
+// tokenizer_config.json: BOS, EOS, unknown and padding token, and the chat template.
+std::string tokenizer_config_json_of(const GgufFile& gguf);
 
 }  // namespace slideway

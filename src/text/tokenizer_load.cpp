@@ -46,32 +46,29 @@ void read_config(Tokenizer::Parts& parts, std::string_view text, const std::stri
   if (is_set(config, "add_eos_token", where) && parts.eos >= 0) parts.suffix = {parts.eos};
 }
 
-std::int32_t id_at(const GgufFile& gguf, const Tokenizer::Parts& parts, const char* key) {
-  if (gguf.find(key) == nullptr) return -1;
-  const std::int64_t id = gguf.integer(key);
-  if (id < 0 || id >= static_cast<std::int64_t>(parts.special.size())) {
-    fail(ErrorKind::corrupt, gguf.path().string(), ": ", key, " is ", id, ", but there are ",
-         parts.special.size(), " tokens");
+fs::path only_gguf_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".gguf") found.push_back(entry.path());
   }
-  return static_cast<std::int32_t>(id);
+  if (found.size() == 1) return found[0];
+  fail(ErrorKind::not_found, folder.string(), ": there is no tokenizer.json, and ", found.size(),
+       " .gguf files; name the file meant");
 }
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> Tokenizer::from_json(std::string json, std::string_view config,
+std::unique_ptr<Tokenizer> Tokenizer::from_json(std::string json, std::string config,
                                                 const std::string& where) {
   TokenizerJson reader(json, where);
   auto parts = std::make_unique<Parts>(reader.read(), std::move(json));
   if (!config.empty()) read_config(*parts, config, where + ", tokenizer_config.json");
+  parts->config = std::move(config);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(parts)));
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::from_gguf(const GgufFile& gguf) {
-  std::unique_ptr<Tokenizer> tokenizer = from_json(tokenizer_json_of(gguf), {}, gguf.path().string());
-  Parts& parts = *tokenizer->parts_;
-  parts.bos = id_at(gguf, parts, "tokenizer.ggml.bos_token_id");
-  parts.eos = id_at(gguf, parts, "tokenizer.ggml.eos_token_id");
-  return tokenizer;
+  return from_json(tokenizer_json_of(gguf), tokenizer_config_json_of(gguf), gguf.path().string());
 }
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& path) {
@@ -79,14 +76,7 @@ std::unique_ptr<Tokenizer> Tokenizer::load(const fs::path& path) {
   fs::path file = path;
   if (fs::is_directory(path)) {
     file = path / "tokenizer.json";
-    if (!fs::exists(file)) {
-      for (const auto& entry : fs::directory_iterator(path)) {
-        if (entry.path().extension() == ".gguf") return from_gguf(GgufFile(entry.path()));
-      }
-      fail(ErrorKind::not_found, path.string(),
-           ": no tokenizer.json and no .gguf file in this folder; a model folder brings its tokenizer as one "
-           "of them");
-    }
+    if (!fs::exists(file)) file = only_gguf_in(path);
   }
   if (file.extension() == ".gguf") return from_gguf(GgufFile(file));
   const fs::path config = file.parent_path() / "tokenizer_config.json";

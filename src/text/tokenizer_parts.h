@@ -36,7 +36,7 @@ struct Tokenizer::Parts {
   std::string_view decoded_token(std::int32_t id) const;
   std::int32_t id_of(std::string_view token) const;
 
-  std::string json;
+  std::string json, config;
   std::map<std::string, std::int32_t, std::less<>> added_ids;
   std::unordered_map<std::int32_t, std::string> added_texts, normalized_texts;
   std::vector<bool> special;  // by id; as long as the vocabulary

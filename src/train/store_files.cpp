@@ -60,7 +60,10 @@ void write_model_weights(const fs::path& folder, const WeightFiles& source, cons
   std::map<std::string, Place> by_name;
   for (const Place& place : places_of(store)) by_name[place.tensor->name] = place;
   SaveOptions with_tokenizer = options;
-  if (source.is_gguf()) with_tokenizer.extra_files.emplace_back("tokenizer.json", tokenizer.to_json());
+  if (source.is_gguf()) {
+    with_tokenizer.extra_files.emplace_back("tokenizer.json", tokenizer.to_json());
+    with_tokenizer.extra_files.emplace_back("tokenizer_config.json", tokenizer.config_json());
+  }
   save_model(
       folder, source,
       [&](const TensorSpec& spec, std::span<float> out) {

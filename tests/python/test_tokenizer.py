@@ -176,6 +176,21 @@ def test_transformers_gives_the_same_for_a_folder():
     assert oracle.decode([i for i, flag in zip(ids, trained) if flag]) == "408 🎉"
 
 
+def test_transformers_loads_what_a_gguf_becomes(tmp_path):
+    from transformers import AutoTokenizer
+
+    (tmp_path / "tokenizer.json").write_bytes(tool(SMOLLM2_GGUF, "--json"))
+    (tmp_path / "tokenizer_config.json").write_bytes(tool(SMOLLM2_GGUF, "--config"))
+    (tmp_path / "config.json").write_bytes((SMOLLM2_HF / "config.json").read_bytes())
+    oracle = AutoTokenizer.from_pretrained(tmp_path)
+    text = mixed_text(100_000, seed=12)
+    assert oracle(text)["input_ids"] == encode(SMOLLM2_GGUF, text) == encode(tmp_path, text)
+    assert (oracle.bos_token, oracle.eos_token) == ("<|im_start|>", "<|im_end|>")
+    messages = [{"role": "user", "content": "Hi"}]
+    theirs = AutoTokenizer.from_pretrained(SMOLLM2_HF)
+    assert oracle.apply_chat_template(messages, tokenize=False) == theirs.apply_chat_template(messages, tokenize=False)
+
+
 @pytest.mark.parametrize("path", [SMOLLM2_HF, LLAMA, DEEPSEEK], ids=lambda path: path.name)
 def test_text_cut_into_pieces_anywhere_is_the_same_text(path):
     oracle, rng = oracle_of(path), random.Random(4)

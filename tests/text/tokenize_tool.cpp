@@ -1,7 +1,7 @@
 // tokenize_tool TOKENIZER [--no-special] [--no-parse] < text > ids
 // tokenize_tool TOKENIZER --pieces < pieces > ids, each followed by 1 where it is trained, else 0
 // tokenize_tool TOKENIZER --decode [--keep-special] [--stream] < ids > text
-// tokenize_tool TOKENIZER --json > tokenizer.json
+// tokenize_tool TOKENIZER --json > tokenizer.json, or --config > tokenizer_config.json
 // tokenize_tool TOKENIZER --time < text      prints MB/s of processor time, the best of five
 //
 // The tokenizer for scripts: what the oracle tests and the bench drive. Ids are little-endian int32. A piece is two
@@ -71,6 +71,7 @@ void decode(const Tokenizer& tokenizer, const std::string& in, const Flags& flag
 
 void run(const Tokenizer& tokenizer, const Flags& flags) {
   if (flags.contains("--json")) return write_bytes(tokenizer.to_json());
+  if (flags.contains("--config")) return write_bytes(tokenizer.config_json());
   const std::string in{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
   if (flags.contains("--time")) return time_encode(tokenizer, in);
   if (flags.contains("--pieces")) return encode_pieces(tokenizer, in);

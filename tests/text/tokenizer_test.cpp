@@ -287,14 +287,15 @@ TEST(Tokenizer, ReadsSmolLm2FromItsGguf) {
   EXPECT_EQ(tokenizer->token(tokenizer->bos_token_id()), "<|im_start|>");
   EXPECT_EQ(tokenizer->token(tokenizer->eos_token_id()), "<|im_end|>");
   EXPECT_EQ(cut(*tokenizer, "<|im_start|>in  1984<|im_end|>"), "<|im_start|>|in|  |1|9|8|4|<|im_end|>|");
-  const auto again = Tokenizer::from_json(tokenizer->to_json());
+  const auto again = Tokenizer::from_json(tokenizer->to_json(), tokenizer->config_json());
+  EXPECT_EQ(again->eos_token_id(), tokenizer->eos_token_id());
   const std::string text = "Digits 12 345,\r\n\ttabs  and <|endoftext|> 안녕 🌶️";
   EXPECT_EQ(again->encode(text), tokenizer->encode(text));
 }
 
 TEST(Tokenizer, SaysWhatItLookedForInAFolderWithoutOne) {
   expect_error(ErrorKind::not_found, {"no-such-folder"}, [] { Tokenizer::load("no-such-folder"); });
-  expect_error(ErrorKind::not_found, {"tests/support", "tokenizer.json", ".gguf"},
+  expect_error(ErrorKind::not_found, {"tests/support", "tokenizer.json", "0 .gguf files"},
                [] { Tokenizer::load(project_path("tests/support")); });
 }
 

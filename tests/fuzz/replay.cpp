@@ -7,8 +7,11 @@
 #include <vector>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes);
+extern "C" __attribute__((weak)) int LLVMFuzzerInitialize(int* count,
+                                                          char*** arguments);  // a harness may have one
 
 int main(int count, char** folders) {
+  if (LLVMFuzzerInitialize) LLVMFuzzerInitialize(&count, &folders);
   int files = 0;
   for (int i = 1; i < count; ++i)
     for (const auto& entry : std::filesystem::directory_iterator(folders[i])) {

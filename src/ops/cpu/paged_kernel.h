@@ -33,8 +33,13 @@ LANES Range seen(const PagedTile& t, std::int64_t query, std::int64_t block) {
   return common({t.first_seen(row) - block, t.end_seen(row) - block}, {0, kSpanBlock});
 }
 
-// Where a block's keys and values lie. Keys that no query sees stand for the first that one does, since scores are made
-// eight at a time.
+// The positions of a block that any query of the tile sees.
+LANES Range seen_by_any(const PagedTile& t, std::int64_t block) {
+  return common({t.first_seen(0) - block, t.end_seen(t.rows - 1) - block}, {0, kSpanBlock});
+}
+
+// Where a block's keys and values lie. What no query sees stands for the first that one does, since scores are made eight
+// at a time.
 template <class A>
 struct BlockOfPages {
   const A *keys[kSpanBlock], *values[kSpanBlock];
@@ -48,21 +53,31 @@ struct BlockOfPages {
       values[i] = keys[i] + to_values;
       if (++token == t.page_tokens) token = 0, ++page;
     }
-    for (std::int64_t i = 0; i < range.begin; ++i) keys[i] = keys[range.begin];
-    for (std::int64_t i = range.end; i < kSpanBlock; ++i) keys[i] = keys[range.begin];
+    for (std::int64_t i = 0; i < kSpanBlock; ++i) {
+      if (i < range.begin || i >= range.end) keys[i] = keys[range.begin], values[i] = values[range.begin];
+    }
   }
 };
 
-// scores[r][i] = scale · (query r · key i) for i in range, rounded out to groups of eight.
+LANES void ask_for(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+}
+
+// scores[r][i] = scale · (query r · key i) for i in range, rounded out to groups of eight. The next block's keys are asked
+// for meanwhile: short vectors far apart are nothing that a processor sees coming.
 template <int kRows, class A>
 LANES void block_scores(float (*scores)[kSpanBlock], const A* const* queries, const A* const* keys,
-                        Range range, std::int64_t width, float scale) {
+                        const A* const* next_keys, Range range, std::int64_t width, float scale) {
   for (std::int64_t i = range.begin / 8 * 8; i < range.end; i += 8) {
+    for (std::int64_t k = i; next_keys && k < i + 8; ++k) {
+      for (std::int64_t e = 0; e < width; e += 64 / std::int64_t(sizeof(A))) ask_for(next_keys[k] + e);
+    }
     __m256 products[kRows];
     tile_products<kRows>(products, queries, keys + i, width);
 #pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r)
+    for (int r = 0; r < kRows; ++r) {
       _mm256_storeu_ps(scores[r] + i, _mm256_mul_ps(products[r], _mm256_set1_ps(scale)));
+    }
   }
 }
 
@@ -94,8 +109,8 @@ LANES float softmax_block(float* scores, Range range, float& m, float* l_lanes) 
 
 // o[r][at : at + kCount · 16] += Σ_i weights[r][i] values[i], i ascending through the range.
 template <int kRows, int kCount, class A, class Amount>
-LANES void add_values_at(float* const* o, const float* const* weights, const A* const* values, Range range,
-                         std::int64_t at, Amount amount) {
+LANES void add_values_at(float* const* o, const float* const* weights, const A* const* values,
+                         const A* const* next_values, Range range, std::int64_t at, Amount amount) {
   Lanes sums[kRows][kCount];
 #pragma GCC unroll 3
   for (int r = 0; r < kRows; ++r) {
@@ -106,6 +121,10 @@ LANES void add_values_at(float* const* o, const float* const* weights, const A* 
     Lanes value[kCount];
 #pragma GCC unroll 4
     for (int c = 0; c < kCount; ++c) value[c] = load(values[i] + at + c * kLanes, amount);
+    if (next_values) {
+#pragma GCC unroll 4
+      for (int c = 0; c < kCount; ++c) ask_for(next_values[i] + at + c * kLanes);
+    }
 #pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r) {
       const Lanes weight = same(weights[r][i]);
@@ -121,22 +140,25 @@ LANES void add_values_at(float* const* o, const float* const* weights, const A* 
 }
 
 template <int kRows, class A>
-void add_values(float* const* o, const float* const* weights, const A* const* values, Range range,
-                std::int64_t width) {
+void add_values(float* const* o, const float* const* weights, const A* const* values,
+                const A* const* next_values, Range range, std::int64_t width) {
   if (range.empty()) return;
   constexpr int kCount = kWideLanes ? 4 : 2;
-  std::int64_t at = 0;
-  for (; at + kCount * kLanes <= width; at += kCount * kLanes) {
-    add_values_at<kRows, kCount>(o, weights, values, range, at, Whole{});
+  std::int64_t e = 0;
+  for (; e + kCount * kLanes <= width; e += kCount * kLanes) {
+    add_values_at<kRows, kCount>(o, weights, values, next_values, range, e, Whole{});
   }
-  for (; at + kLanes <= width; at += kLanes) add_values_at<kRows, 1>(o, weights, values, range, at, Whole{});
-  if (at < width) add_values_at<kRows, 1>(o, weights, values, range, at, Part{width - at});
+  for (; e + kLanes <= width; e += kLanes) {
+    add_values_at<kRows, 1>(o, weights, values, next_values, range, e, Whole{});
+  }
+  if (e < width) add_values_at<kRows, 1>(o, weights, values, next_values, range, e, Part{width - e});
 }
 
 // One block of positions for kRows queries from `first` on: scores, softmax, values.
 template <int kRows, class A>
-void queries_of_block(const PagedTile& t, const BlockOfPages<A>& pages, std::int64_t block,
-                      std::int64_t first, Partial& partial, float* l_lanes, float (*scores)[kSpanBlock]) {
+void queries_of_block(const PagedTile& t, const BlockOfPages<A>& pages, const BlockOfPages<A>* next,
+                      std::int64_t block, std::int64_t first, Partial& partial, float* l_lanes,
+                      float (*scores)[kSpanBlock]) {
   const A* queries[kRows];
   float* o[kRows];
   const float* weights[kRows];
@@ -152,7 +174,7 @@ void queries_of_block(const PagedTile& t, const BlockOfPages<A>& pages, std::int
     any = {any.begin < own[r].begin ? any.begin : own[r].begin, any.end > own[r].end ? any.end : own[r].end};
   }
   if (any.empty()) return;
-  block_scores<kRows>(scores, queries, pages.keys, any, t.width, t.scale);
+  block_scores<kRows, A>(scores, queries, pages.keys, next ? next->keys : nullptr, any, t.width, t.scale);
   for (int r = 0; r < kRows; ++r) {
     if (own[r].empty()) continue;
     const float shrink =
@@ -162,12 +184,12 @@ void queries_of_block(const PagedTile& t, const BlockOfPages<A>& pages, std::int
   }
   // Together where all see, alone before and after: each query's chain runs upwards through its own positions only.
   if (all.empty()) all = {any.end, any.end};
-  for (int r = 0; r < kRows; ++r)
-    add_values<1>(o + r, weights + r, pages.values, common(own[r], {0, all.begin}), t.width);
-  add_values<kRows>(o, weights, pages.values, all, t.width);
-  for (int r = 0; r < kRows; ++r) {
-    add_values<1>(o + r, weights + r, pages.values, common(own[r], {all.end, kSpanBlock}), t.width);
-  }
+  const auto alone = [&](int r, Range part) {
+    add_values<1, A>(o + r, weights + r, pages.values, nullptr, common(own[r], part), t.width);
+  };
+  for (int r = 0; r < kRows; ++r) alone(r, {0, all.begin});
+  add_values<kRows, A>(o, weights, pages.values, next ? next->values : nullptr, all, t.width);
+  for (int r = 0; r < kRows; ++r) alone(r, {all.end, kSpanBlock});
 }
 
 // The partial results of one span.
@@ -182,15 +204,20 @@ void span_of(const PagedTile& t, std::int64_t span, float* memory, float* scratc
     for (std::int64_t e = 0; e < partial.stride; e += kLanes)
       store(partial.o + q * partial.stride + e, zeros());
   }
-  BlockOfPages<A> pages;
-  for (std::int64_t block = span * kSpan; block < (span + 1) * kSpan; block += kSpanBlock) {
-    const Range any = common({t.first_seen(0) - block, t.end_seen(t.rows - 1) - block}, {0, kSpanBlock});
+  BlockOfPages<A> pages[2];  // this block's and the next one's
+  bool next_is_set = false;
+  for (std::int64_t i = 0; i < kSpan / kSpanBlock; ++i) {
+    const std::int64_t block = span * kSpan + i * kSpanBlock;
+    const Range any = seen_by_any(t, block), after = seen_by_any(t, block + kSpanBlock);
     if (any.empty()) continue;
-    pages.set(t, block, any);
+    if (!next_is_set) pages[i % 2].set(t, block, any);
+    next_is_set = !after.empty();
+    if (next_is_set) pages[(i + 1) % 2].set(t, block + kSpanBlock, after);
     for (std::int64_t q = 0, tile; q < t.count(); q += tile) {
       tile = rows_of_tile(t.count() - q);
+      const BlockOfPages<A>* const next = next_is_set && q == 0 ? &pages[(i + 1) % 2] : nullptr;
       with_tile_rows(int(tile), [&](auto shape) {
-        queries_of_block<decltype(shape)::kRows>(t, pages, block, q, partial, l_lanes, scores);
+        queries_of_block<decltype(shape)::kRows>(t, pages[i % 2], next, block, q, partial, l_lanes, scores);
       });
     }
   }

@@ -29,6 +29,25 @@ struct RowProducts {
   std::int64_t rows, inputs;
 };
 
+// out[t,c] = 1 / (1 − p) where dropout keeps column first_column + c of token tokens[t], else 0 (ops/cpu/dropout.h).
+struct DropoutFactors {
+  float* out;  // [rows, columns], rows out_stride apart
+  std::int64_t out_stride;
+  const std::int64_t* tokens;  // [rows]
+  std::int64_t rows;
+  std::int64_t first_column, columns;  // multiples of 64
+  std::uint64_t key;
+  std::uint32_t threshold;
+  float scale;
+};
+
+// A part of a matrix of f32 or bf16.
+struct Patch {
+  void* data;
+  DType type;
+  std::int64_t rows, columns, stride;
+};
+
 struct Kernels {
   // ops/cpu/attention_tile.h
   void (*attention)(const AttentionTile& tile);
@@ -40,6 +59,12 @@ struct Kernels {
   void (*paged_rows)(const PagedTile& tile, float* scratch);
   // outputs [begin, end) of all rows
   void (*row_products)(const RowProducts& p, std::int64_t begin, std::int64_t end);
+  // factors[r,c] becomes x[r,c] · factors[r,c]; its rows are stride apart
+  void (*dropout_factors)(const DropoutFactors& d);
+  void (*scale_patch)(const Patch& x, float* factors, std::int64_t stride);
+  // to += scale · (from · factors), rounded once; factors may be null; rows of both are stride apart
+  void (*add_patch)(const Patch& to, const float* from, const float* factors, std::int64_t stride,
+                    float scale);
   // ops/cpu/dense_tile.h
   void (*dense)(const DenseTile& tile);
   // ops/adamw.h, without threads

@@ -2,6 +2,7 @@
 #include "ops/cpu/attention_kernel.h"
 #include "ops/cpu/dense_kernel.h"
 #include "ops/cpu/kernels.h"
+#include "ops/cpu/lora_kernel.h"
 #include "ops/cpu/paged_kernel.h"
 #include "ops/cpu/row_products_kernel.h"
 
@@ -15,6 +16,9 @@ const Kernels kKernelsAvx512 = {
     .paged_join = paged_join,
     .paged_rows = paged_rows,
     .row_products = row_products_kernel,
+    .dropout_factors = dropout_factors,
+    .scale_patch = scale_patch,
+    .add_patch = add_patch,
     .dense = dense_tile,
     .adamw = adamw_kernel,
     .split = split_lanes,

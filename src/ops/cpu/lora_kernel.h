@@ -7,40 +7,77 @@
 namespace slideway {
 namespace {
 
-// The words of sixteen Philox blocks (core/random.h), which differ in the lowest word of their counters only.
-struct SixteenBlocks {
-  std::uint32_t word[4][kLanes];
-};
+// Eight words at a time on AVX2, sixteen on AVX-512.
+#ifdef __AVX512F__
 
-// 64-bit products of all lanes, as low and high halves.
-LANES void multiply(std::uint32_t factor, const std::uint32_t* x, std::uint32_t* low, std::uint32_t* high) {
-#pragma GCC unroll 16
-  for (int i = 0; i < kLanes; ++i) {
-    const std::uint64_t product = std::uint64_t(factor) * x[i];
-    low[i] = std::uint32_t(product);
-    high[i] = std::uint32_t(product >> 32);
-  }
+using Words = __m512i;
+LANES Words all_words(std::uint32_t x) {
+  return _mm512_set1_epi32(int(x));
+}
+LANES Words counting_words(std::uint32_t first) {
+  return _mm512_add_epi32(all_words(first),
+                          _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+}
+LANES Words exclusive_or(Words a, Words b) {
+  return _mm512_xor_si512(a, b);
+}
+// The 64-bit products of all words with one factor, as high and low words.
+LANES void multiply(Words x, std::uint32_t factor, Words& high, Words& low) {
+  const Words even = _mm512_mul_epu32(x, all_words(factor));
+  const Words odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), all_words(factor));
+  high = _mm512_mask_mov_epi32(_mm512_srli_epi64(even, 32), 0xaaaa, odd);
+  low = _mm512_mask_mov_epi32(even, 0xaaaa, _mm512_slli_epi64(odd, 32));
+}
+LANES void store_kept(float* to, Words bits, std::uint32_t threshold, float scale) {
+  const __mmask16 keeps = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(bits, 8), all_words(threshold));
+  _mm512_storeu_ps(to, _mm512_maskz_mov_ps(keeps, _mm512_set1_ps(scale)));
 }
 
-LANES void philox_blocks(SixteenBlocks& b, std::uint64_t key, std::uint64_t major,
+#else
+
+using Words = __m256i;
+LANES Words all_words(std::uint32_t x) {
+  return _mm256_set1_epi32(int(x));
+}
+LANES Words counting_words(std::uint32_t first) {
+  return _mm256_add_epi32(all_words(first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+LANES Words exclusive_or(Words a, Words b) {
+  return _mm256_xor_si256(a, b);
+}
+LANES void multiply(Words x, std::uint32_t factor, Words& high, Words& low) {
+  const Words even = _mm256_mul_epu32(x, all_words(factor));
+  const Words odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), all_words(factor));
+  high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa);
+  low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa);
+}
+LANES void store_kept(float* to, Words bits, std::uint32_t threshold, float scale) {
+  const Words drops =
+      _mm256_cmpgt_epi32(all_words(threshold), _mm256_srli_epi32(bits, 8));  // both below 2²⁴ + 1
+  _mm256_storeu_ps(to, _mm256_andnot_ps(_mm256_castsi256_ps(drops), _mm256_set1_ps(scale)));
+}
+
+#endif
+
+constexpr int kWords = int(sizeof(Words) / 4);
+
+// Philox4x32-10 (core/random.h) for as many neighbouring counters as there are words.
+LANES void philox_blocks(Words (&block)[4], std::uint64_t key, std::uint64_t major,
                          std::uint32_t first_minor) {
-  for (int i = 0; i < kLanes; ++i) {
-    b.word[0][i] = first_minor + std::uint32_t(i);
-    b.word[1][i] = 0;
-    b.word[2][i] = std::uint32_t(major);
-    b.word[3][i] = std::uint32_t(major >> 32);
-  }
+  block[0] = counting_words(first_minor);
+  block[1] = all_words(0);
+  block[2] = all_words(std::uint32_t(major));
+  block[3] = all_words(std::uint32_t(major >> 32));
   auto k0 = std::uint32_t(key), k1 = std::uint32_t(key >> 32);
+#pragma GCC unroll 10
   for (int round = 0; round < 10; ++round) {
-    std::uint32_t low0[kLanes], high0[kLanes], low1[kLanes], high1[kLanes];
-    multiply(0xD2511F53u, b.word[0], low0, high0);
-    multiply(0xCD9E8D57u, b.word[2], low1, high1);
-    for (int i = 0; i < kLanes; ++i) {
-      b.word[0][i] = high1[i] ^ b.word[1][i] ^ k0;
-      b.word[1][i] = low1[i];
-      b.word[2][i] = high0[i] ^ b.word[3][i] ^ k1;
-      b.word[3][i] = low0[i];
-    }
+    Words high0, low0, high1, low1;
+    multiply(block[0], 0xD2511F53u, high0, low0);
+    multiply(block[2], 0xCD9E8D57u, high1, low1);
+    block[0] = exclusive_or(exclusive_or(high1, block[1]), all_words(k0));
+    block[2] = exclusive_or(exclusive_or(high0, block[3]), all_words(k1));
+    block[1] = low1;
+    block[3] = low0;
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
@@ -49,11 +86,13 @@ LANES void philox_blocks(SixteenBlocks& b, std::uint64_t key, std::uint64_t majo
 void dropout_factors(const DropoutFactors& d) {
   for (std::int64_t t = 0; t < d.rows; ++t) {
     for (std::int64_t c = 0; c < d.columns; c += 64) {
-      SixteenBlocks b;
-      philox_blocks(b, d.key, std::uint64_t(d.tokens[t]), std::uint32_t((d.first_column + c) / 64 * 16));
-      float* const out = d.out + t * d.out_stride + c;
-      for (int w = 0; w < 4; ++w) {
-        for (int i = 0; i < kLanes; ++i) out[w * kLanes + i] = b.word[w][i] >> 8 >= d.threshold ? d.scale : 0;
+      for (int i = 0; i < kLanes; i += kWords) {
+        Words block[4];
+        philox_blocks(block, d.key, std::uint64_t(d.tokens[t]),
+                      std::uint32_t((d.first_column + c) / 64 * kLanes + i));
+        float* const out = d.out + t * d.out_stride + c + i;
+#pragma GCC unroll 4
+        for (int w = 0; w < 4; ++w) store_kept(out + w * kLanes, block[w], d.threshold, d.scale);
       }
     }
   }

@@ -314,6 +314,11 @@ TrainOutcome Trainer::run(const TrainHooks& hooks, const std::string& config_yam
     if (stop && run.step < run.steps) return TrainOutcome::interrupted;
   }
   run.save_result(hooks, config_yaml);
+  if (hooks.on_note) {
+    const TrainPlan& plan = run.plan;
+    const std::uint64_t planned = plan.total(Tier::host) + plan.total(Tier::pinned) + plan.total(Tier::device);
+    hooks.on_note("peak memory " + bytes_text(peak_resident_memory()) + ", planned " + bytes_text(planned));
+  }
   return TrainOutcome::finished;
 }
 

@@ -43,6 +43,7 @@ def main():
     import torch
     import transformers
     torch.set_num_threads(chosen.threads)
+    transformers.utils.logging.disable_progress_bar()
     model = transformers.AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32).eval()
     ids = transformers.AutoTokenizer.from_pretrained(MODEL)(PROMPT, return_tensors="pt")["input_ids"]
 

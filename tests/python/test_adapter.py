@@ -60,6 +60,18 @@ def test_peft_loads_what_slideway_saves(saved, family, recwarn):
     assert np.array_equal(ours, logits_of(family, GOLDEN / family / "adapter"))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_merges_as_peft_does(family, tmp_path):
+    adapter = GOLDEN / family / "adapter"
+    subprocess.run([SLIDEWAY, "merge", GOLDEN / family, adapter, tmp_path / "merged", "--dtype", "float32"], check=True)
+    base = transformers.AutoModelForCausalLM.from_pretrained(GOLDEN / family, dtype=torch.float32)
+    theirs = peft.PeftModel.from_pretrained(base, adapter).merge_and_unload().state_dict()
+    ours = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype=torch.float32).state_dict()
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert torch.allclose(tensor, theirs[name], rtol=1e-6, atol=1e-6), name
+
+
 @pytest.fixture(scope="module")
 def rounded_base():
     if not SMOLLM2.exists():

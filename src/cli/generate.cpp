@@ -46,7 +46,7 @@ TokenIds prompt_ids(const GenerateOptions& options, const Tokenizer& tokenizer) 
     if (!options.system.empty())
       fail(ErrorKind::invalid_input, "--system needs a chat template, but ",
            options.raw ? "--raw does without" : options.model + " has none");
-    return tokenizer.encode(prompt);
+    return prompt_ids_of(prompt, tokenizer);
   }
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});

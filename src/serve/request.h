@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lora/adapter.h"
@@ -33,6 +34,9 @@ struct Request {
 // The ids that end a model's answers: those that config.json and generation_config.json name; the tokenizer's own where
 // they name none.
 std::vector<std::int32_t> end_ids_of(const ModelConfig& config, const Tokenizer& tokenizer);
+
+// The ids of a prompt that is continued as it stands. An empty one begins with the model's BOS, where it has one.
+TokenIds prompt_ids_of(std::string_view text, const Tokenizer& tokenizer);
 
 using RequestId = std::uint64_t;
 

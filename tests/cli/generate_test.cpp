@@ -67,6 +67,15 @@ TEST_F(GenerateTest, AppliesTheChatTemplateUnlessRaw) {
   expect_failed(generate({"hello", "--system", "be brief", "--raw"}), 2, "--system");
 }
 
+TEST_F(GenerateTest, BeginsAnEmptyPromptWithBosWhereThereIsOne) {
+  expect_failed(generate({""}), 2, "no tokens");
+  write_text_atomically(model_.path() / "tokenizer_config.json",
+                        R"({"eos_token":"<end>","bos_token":"<1>"})");
+  const Ran ran = generate({"", "--ignore-eos"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_NE(ran.out, "\n");
+}
+
 TEST_F(GenerateTest, NamesAModelThatIsNotThere) {
   expect_failed(run({"generate", "/nowhere/model", "hi"}), 1, "/nowhere/model");
 }

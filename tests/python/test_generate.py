@@ -33,47 +33,41 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def model():
+def answers():
+    """What transformers says to every prompt, all in one batch."""
     model = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.to(torch.bfloat16))
-    return model
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return transformers.AutoTokenizer.from_pretrained(FOLDER)
-
-
-def answer_of_transformers(model, tokenizer, ids):
-    out = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=TOKENS, output_logits=True,
-                         return_dict_in_generate=True, pad_token_id=0)
-    lead = min(float(logits[0].topk(2).values.diff().abs()) for logits in out.logits)
-    assert lead > SURE, f"transformers itself is undecided: {lead}"
-    return tokenizer.decode(out.sequences[0, len(ids):], skip_special_tokens=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(FOLDER, padding_side="left", pad_token="<|im_end|>")
+    rows = [tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True,
+                                          return_dict=False) for prompt in CHATS]
+    rows += [tokenizer(prompt)["input_ids"] for prompt in TEXTS]
+    batch = tokenizer.pad({"input_ids": rows}, return_tensors="pt")
+    out = model.generate(**batch, do_sample=False, max_new_tokens=TOKENS, output_logits=True,
+                         return_dict_in_generate=True)
+    chosen = out.sequences[:, batch["input_ids"].shape[1]:]
+    leads = torch.stack(out.logits, 1).topk(2).values.diff(dim=-1).abs()[..., 0]  # [prompts, tokens]
+    ended = (chosen == model.config.eos_token_id).cumsum(1).roll(1, 1)
+    ended[:, 0] = 0  # the end token itself was chosen too
+    assert leads[ended == 0].min() > SURE, f"transformers itself is undecided: {leads[ended == 0].min()}"
+    texts = tokenizer.batch_decode(chosen, skip_special_tokens=True)
+    return dict(zip(CHATS + TEXTS, texts))
 
 
 def answer_of_slideway(path, *arguments):
+    """Without the line ends that the terminal is given after it."""
     done = subprocess.run([SLIDEWAY, "generate", path, "--temperature", "0", "--max-tokens", str(TOKENS), *arguments],
                           capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def assert_same(found, wanted):
-    """Line ends at the end of what is printed are the terminal's."""
-    assert found.rstrip("\n") == wanted.rstrip("\n")
+    return done.stdout.rstrip("\n")
 
 
 @pytest.mark.parametrize("prompt", CHATS)
-def test_chat_answers_are_those_of_transformers(model, tokenizer, prompt):
-    ids = tokenizer.apply_chat_template([{"role": "user", "content": prompt}], add_generation_prompt=True,
-                                        return_dict=False)
-    assert_same(answer_of_slideway(FOLDER, prompt), answer_of_transformers(model, tokenizer, ids))
+def test_chat_answers_are_those_of_transformers(answers, prompt):
+    assert answer_of_slideway(FOLDER, prompt) == answers[prompt].rstrip("\n")
 
 
 @pytest.mark.parametrize("prompt", TEXTS)
-def test_raw_continuations_are_those_of_transformers(model, tokenizer, prompt):
-    ids = tokenizer(prompt)["input_ids"]
-    assert_same(answer_of_slideway(GGUF, "--raw", prompt), answer_of_transformers(model, tokenizer, ids))
+def test_raw_continuations_are_those_of_transformers(answers, prompt):
+    assert answer_of_slideway(GGUF, "--raw", prompt) == answers[prompt].rstrip("\n")

@@ -141,7 +141,8 @@ void generate(const GenerateOptions& options) {
   request.adapter = adapter;
 
   const auto prompt = std::int64_t(request.prompt.size());
-  const std::int64_t context = std::min(files->config().max_position_embeddings, prompt + request.max_tokens);
+  const std::int64_t made_for = files->config().max_position_embeddings;
+  const std::int64_t context = std::min(made_for, prompt + std::min(made_for, request.max_tokens));
   const auto device = make_host_device();
   Threads threads(options.threads);
   Engine engine(*device, threads, *files, {.weights = weights, .context = context});

@@ -104,7 +104,7 @@ void Engine::validate(const Request& request) const {
   if (prompt == 0) fail(ErrorKind::invalid_input, "the prompt has no tokens");
   if (request.max_tokens < 0)
     fail(ErrorKind::invalid_input, "max_tokens should be 1 or more, found ", request.max_tokens);
-  if (request.max_tokens > 0 ? prompt + request.max_tokens > context_ : prompt >= context_)
+  if (std::max<std::int64_t>(request.max_tokens, 1) > context_ - prompt)
     fail(ErrorKind::invalid_input, "the context is ", context_, " tokens, but the request needs ", prompt,
          " for the prompt and ", std::max<std::int64_t>(request.max_tokens, 1), " for the answer");
   for (const std::int32_t id : request.prompt)

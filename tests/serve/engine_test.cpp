@@ -212,6 +212,7 @@ TEST_F(EngineTest, RefusesRequestsThatCannotBeServed) {
   refused({.prompt = {5, 128}}, {"token 128", "vocabulary of 128"});
   refused({.prompt = TokenIds(40, 5)}, {"context is 40", "40 for the prompt"});
   refused({.prompt = TokenIds(8, 5), .max_tokens = 33}, {"context is 40", "8 for the prompt and 33"});
+  refused({.prompt = TokenIds(8, 5), .max_tokens = INT64_MAX}, {"context is 40", "9223372036854775807"});
   refused({.prompt = {5}, .max_tokens = -1}, {"max_tokens"});
   refused({.prompt = {5}, .sampling = {.top_p = 2}}, {"top_p"});
   refused({.prompt = {5}, .adapter = model.adapter}, {"rank 4"});

@@ -34,6 +34,7 @@ class RowEncoder {
     const bool whole = row.kind == DataRow::Kind::text;
     sample.trained.assign(sample.ids.size(), whole);
     if (!whole) {
+      drop_added_end(row.text, sample);
       const TokenIds answer = tokenizer_.encode(row.completion, {.add_special_tokens = false});
       sample.ids.insert(sample.ids.end(), answer.begin(), answer.end());
       sample.trained.resize(sample.ids.size(), true);
@@ -44,6 +45,17 @@ class RowEncoder {
       sample.trained.push_back(true);
     }
     return sample;
+  }
+
+  // A tokenizer that closes every text would close the prompt before its answer.
+  void drop_added_end(const std::string& prompt, Encoded& sample) const {
+    const TokenIds bare = tokenizer_.encode(prompt, {.add_special_tokens = false});
+    if (sample.ids.empty() || sample.ids.back() != tokenizer_.eos_token_id() ||
+        sample.ids.size() == bare.size())
+      return;
+    if (!bare.empty() && bare.back() == sample.ids.back()) return;
+    sample.ids.pop_back();
+    sample.trained.pop_back();
   }
 
   Encoded chat(const DataRow& row) const {

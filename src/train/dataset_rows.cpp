@@ -52,6 +52,8 @@ DataRow row_of(const element& json, const std::string& where) {
   if (fields["messages"].get(found) == simdjson::SUCCESS) {
     row.kind = DataRow::Kind::messages;
     if (!found.is_array()) fail(ErrorKind::invalid_input, where, ": 'messages' must be a list");
+    if (simdjson::dom::array(found).size() == 0)
+      fail(ErrorKind::invalid_input, where, ": 'messages' is empty");
     row.messages = simdjson::minify(found);
     if (fields["tools"].get(found) == simdjson::SUCCESS && !found.is_null())
       row.tools = simdjson::minify(found);

@@ -13,13 +13,14 @@ using namespace slideway;
 int main(int argc, char** argv) {
   Threads threads(argc > 1 ? std::atoi(argv[1]) : 0);
   constexpr std::int64_t kParameters = 32 << 20;  // 448 MiB of state and gradients: no cache holds it
-  std::vector<bf16_t> hi(kParameters, 0x3c00), grad(kParameters, 0x3a00);
-  std::vector<std::int16_t> lo(kParameters, 5);
-  std::vector<float> m(kParameters, 1e-4f), v(kParameters, 1e-6f), other(kParameters, 1);
-  const double copy = std::max(bench::copy_rate(threads, other.data(), other.size() * 4),
-                               bench::copy_rate(threads, m.data(), m.size() * 4));
+  const auto device = make_host_device();
+  const bench::Numbers<bf16_t> hi(*device, kParameters, 0x3c00), grad(*device, kParameters, 0x3a00);
+  const bench::Numbers<std::int16_t> lo(*device, kParameters, 5);
+  const bench::Numbers<float> m(*device, kParameters, 1e-4f), v(*device, kParameters, 1e-6f);
+  const double copy = std::max(bench::copy_rate(threads, m.data, kParameters * 4),
+                               bench::copy_rate(threads, v.data, kParameters * 4));
   std::printf("%d threads; copy %.1f GB/s (read and written)\n", threads.count(), copy * 1e-9);
-  const AdamwRange range{hi.data(), lo.data(), m.data(), v.data(), grad.data(), DType::bf16, kParameters};
+  const AdamwRange range{hi.data, lo.data, m.data, v.data, grad.data, DType::bf16, kParameters};
   const AdamwStep step = adamw_step({}, 1e-4, 0.01, 0.5, 10);
   struct Piece {
     const char* name;

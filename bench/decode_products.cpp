@@ -67,29 +67,31 @@ int main(int argc, char** argv) {
   omp_set_num_threads(threads.count());
   std::int64_t parameters = kHead.outputs * kHead.inputs;
   for (const Shape& s : kLayer) parameters += kLayers * s.outputs * s.inputs;
-  std::vector<bf16_t> weights(std::size_t(parameters) + bench::kPiece);
-  std::vector<float> wide(std::size_t(kLarge.outputs * kLarge.inputs)), x(1536 * 4096), out(512 * 49152);
+  const auto device = make_host_device();
+  const bench::Numbers<bf16_t> weights(*device, parameters, 0);
+  const bench::Numbers<float> wide(*device, kLarge.outputs * kLarge.inputs, 0), x(*device, 512 * 4096, 0),
+      out(*device, 512 * 4096, 0);
   std::mt19937 random(1);
-  for (bf16_t& w : weights) w = to_bf16(float(random()) * 0x1p-32f - 0.5f);
-  for (std::size_t i = 0; i < wide.size(); ++i) wide[i] = to_float(weights[i]);
-  for (float& v : x) v = float(random()) * 0x1p-32f - 0.5f;
+  const auto draw = [&] { return float(random()) * 0x1p-32f - 0.5f; };
+  for (std::int64_t i = 0; i < parameters; ++i) weights.data[i] = to_bf16(draw());
+  for (std::int64_t i = 0; i < kLarge.outputs * kLarge.inputs; ++i) wide.data[i] = to_float(weights.data[i]);
+  for (std::int64_t i = 0; i < 512 * 4096; ++i) x.data[i] = draw();
 
   const double bytes = 2.0 * double(parameters);
-  const double read = bench::read_rate(threads, weights.data(), std::size_t(bytes));
+  const double read = bench::read_rate(threads, weights.data, std::size_t(bytes));
   std::printf("%d threads; plain read %.1f GB/s\n", threads.count(), read * 1e-9);
   for (const std::int64_t rows : {1, 2, 4, 8, 16}) {
     for (const CpuLevel level : cpu_levels()) {
       if (level == CpuLevel::scalar) continue;
       const double time = bench::best_seconds(
-          [&] { one_token(threads, weights.data(), x.data(), out.data(), rows, level); }, 1.0, 5);
+          [&] { one_token(threads, weights.data, x.data, out.data, rows, level); }, 1.0, 5);
       std::printf("all weights, T=%-3ld %-7s %6.2f ms  %5.1f GB/s = %3.0f %% of the read  %6.1f GFLOP/s\n",
                   long(rows), name_of(level).data(), time * 1e3, bytes / time * 1e-9,
                   100 * bytes / time / read, double(rows) * bytes / time * 1e-9);
     }
   }
   for (const std::int64_t rows : {16, 512}) {
-    for (const Shape& s : kLayer)
-      many_rows(threads, s, weights.data(), wide.data(), x.data(), out.data(), rows);
-    many_rows(threads, kLarge, weights.data(), wide.data(), x.data(), out.data(), rows);
+    for (const Shape& s : kLayer) many_rows(threads, s, weights.data, wide.data, x.data, out.data, rows);
+    many_rows(threads, kLarge, weights.data, wide.data, x.data, out.data, rows);
   }
 }

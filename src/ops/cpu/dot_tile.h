@@ -31,11 +31,10 @@ LANES void with_tile_rows(int rows, const Body& body) {
   rows == 1 ? body(TileRows<1>{}) : rows == 2 ? body(TileRows<2>{}) : body(TileRows<3>{});
 }
 
-// How many of the eight columns fit the registers beside kRows rows.
+// How many of the eight columns are worked on at once: what fits the registers beside kRows rows. One row reads as fast as
+// memory gives, and two columns, nearly one stream, are what memory gives fastest.
 template <int kRows>
-constexpr int kColumnsAtOnce = kWideLanes   ? kTileColumns
-                               : kRows == 1 ? 4
-                                            : 2;
+constexpr int kColumnsAtOnce = kWideLanes && kRows > 1 ? kTileColumns : 2;
 
 // Adds c in [begin, end) to kRows × kColumns products. begin is a multiple of 16; only the last span may end elsewhere.
 // The cache lines from `ahead` on, as many as these weights fill, are asked for early, in ascending order: so the processor

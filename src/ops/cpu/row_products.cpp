@@ -20,10 +20,12 @@ void row_linear(Threads& threads, Tensor out, Tensor x, Tensor w, Tensor bias, C
                              .out_stride = outputs,
                              .rows = x.elements() / inputs,
                              .inputs = inputs};
-  // A piece reads some 32 KB of weights: a few microseconds with one row, and short enough for an even end.
-  constexpr std::int64_t kBytesAPiece = 32768;
-  const auto row_bytes = std::int64_t(bytes_of(w.dtype())) * inputs;
-  const std::int64_t piece = std::max<std::int64_t>(kBytesAPiece / row_bytes / 8, 1) * 8;
+  // Each output stands alone, so pieces may follow the number of threads: long ones, since a piece begins with cold weights
+  // that nobody has asked for, yet a few a thread, and none so long that one thread is waited for.
+  constexpr std::int64_t kMostBytes = 512 << 10;
+  const std::int64_t share = outputs / (4 * threads.count());
+  const std::int64_t most = kMostBytes / (std::int64_t(bytes_of(w.dtype())) * inputs);
+  const std::int64_t piece = std::max<std::int64_t>(std::min(share, most) / 8, 1) * 8;
   const auto& kernel = kernels(level).row_products;
   threads.for_each((outputs + piece - 1) / piece,
                    [&](std::int64_t i) { kernel(products, i * piece, std::min(outputs, (i + 1) * piece)); });

@@ -316,7 +316,8 @@ TrainOutcome Trainer::run(const TrainHooks& hooks, const std::string& config_yam
   run.save_result(hooks, config_yaml);
   if (hooks.on_note) {
     const TrainPlan& plan = run.plan;
-    const std::uint64_t planned = plan.total(Tier::host) + plan.total(Tier::pinned) + plan.total(Tier::device);
+    const std::uint64_t planned =
+        plan.total(Tier::host) + plan.total(Tier::pinned) + plan.total(Tier::device);
     hooks.on_note("peak memory " + bytes_text(peak_resident_memory()) + ", planned " + bytes_text(planned));
   }
   return TrainOutcome::finished;

@@ -6,7 +6,18 @@
 
 namespace slideway {
 
-enum class ScratchSlot { library, product, sums, bias, attention, paged, paged_partials, lora, lora_product, count };
+enum class ScratchSlot {
+  library,
+  product,
+  sums,
+  bias,
+  attention,
+  paged,
+  paged_partials,
+  lora,
+  lora_product,
+  count
+};
 
 // At least bytes bytes, aligned to 64, undefined content; valid until this thread's next call for the same slot.
 void* thread_scratch(ScratchSlot slot, std::size_t bytes);

@@ -1,10 +1,12 @@
 #include "train/dataset.h"
 
 #include <algorithm>
+#include <ctime>
 #include <optional>
 #include <sstream>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/threads.h"
 #include "train/dataset_rows.h"
 
@@ -19,7 +21,10 @@ struct Encoded {
 class RowEncoder {
  public:
   RowEncoder(const TrainOptions& options, const Tokenizer& tokenizer, const ChatTemplate* chat)
-      : options_(options), tokenizer_(tokenizer), chat_(chat) {}
+      : options_(options), tokenizer_(tokenizer), chat_(chat) {
+    const TokenIds some = tokenizer.encode("a", {});
+    while (closing_ < some.size() && some[some.size() - 1 - closing_] == tokenizer.eos_token_id()) ++closing_;
+  }
 
   Encoded encode(const DataRow& row) const {
     Encoded sample = row.kind == DataRow::Kind::messages ? chat(row) : plain(row);
@@ -32,9 +37,9 @@ class RowEncoder {
     Encoded sample;
     sample.ids = tokenizer_.encode(row.text, {});
     const bool whole = row.kind == DataRow::Kind::text;
+    if (!whole) sample.ids.resize(sample.ids.size() - closing_);
     sample.trained.assign(sample.ids.size(), whole);
     if (!whole) {
-      drop_added_end(row.text, sample);
       const TokenIds answer = tokenizer_.encode(row.completion, {.add_special_tokens = false});
       sample.ids.insert(sample.ids.end(), answer.begin(), answer.end());
       sample.trained.resize(sample.ids.size(), true);
@@ -47,17 +52,6 @@ class RowEncoder {
     return sample;
   }
 
-  // A tokenizer that closes every text would close the prompt before its answer.
-  void drop_added_end(const std::string& prompt, Encoded& sample) const {
-    const TokenIds bare = tokenizer_.encode(prompt, {.add_special_tokens = false});
-    if (sample.ids.empty() || sample.ids.back() != tokenizer_.eos_token_id() ||
-        sample.ids.size() == bare.size())
-      return;
-    if (!bare.empty() && bare.back() == sample.ids.back()) return;
-    sample.ids.pop_back();
-    sample.trained.pop_back();
-  }
-
   Encoded chat(const DataRow& row) const {
     if (!chat_)
       fail(ErrorKind::invalid_input, row.where,
@@ -66,36 +60,20 @@ class RowEncoder {
     Encoded sample;
     std::vector<TextPiece> pieces;
     try {
-      pieces = chat_->render_turns(row.messages, {.tools_json = row.tools});
+      pieces = chat_->render_turns(row.messages, {.tools_json = row.tools, .now = now_});
     } catch (const Error& error) {
       fail(error.kind(), row.where, ": ", error.what());
     }
     sample.ids = tokenizer_.encode(pieces, &sample.trained);
-    if (!chat_->marks_generation()) drop_after_end(sample);
     return sample;
-  }
-
-  // What a template writes after the token that ends a turn (a line break) is not the model's to say.
-  void drop_after_end(Encoded& sample) const {
-    for (std::size_t i = 0; i < sample.ids.size();) {
-      if (!sample.trained[i]) {
-        ++i;
-        continue;
-      }
-      std::size_t end = i, last_special = sample.ids.size();
-      for (; end < sample.ids.size() && sample.trained[end]; ++end)
-        if (tokenizer_.is_special(sample.ids[end])) last_special = end;
-      const auto rest = std::span(sample.ids)
-                            .subspan(std::min(last_special + 1, end), end - std::min(last_special + 1, end));
-      if (last_special < end && tokenizer_.decode(rest).find_first_not_of(" \n\r\t") == std::string::npos)
-        for (std::size_t t = last_special + 1; t < end; ++t) sample.trained[t] = false;
-      i = end;
-    }
   }
 
   const TrainOptions& options_;
   const Tokenizer& tokenizer_;
   const ChatTemplate* chat_;
+  std::size_t closing_ =
+      0;  // end tokens that the tokenizer puts behind every text: not between prompt and answer
+  std::time_t now_ = std::time(nullptr);  // one for all rows, should the template ask the time
 };
 
 // The rows' encodings, in order; the first row that cannot be encoded is the one that is reported.
@@ -134,7 +112,11 @@ Dataset Dataset::load(const std::vector<std::filesystem::path>& files, const Tra
   Dataset data;
   const RowEncoder encoder(options, tokenizer, chat);
   std::vector<DataRow> rows;
+  bool dated = false;
   const auto flush = [&] {
+    dated |= chat && chat->asks_the_time() && std::any_of(rows.begin(), rows.end(), [](const DataRow& row) {
+               return row.kind == DataRow::Kind::messages;
+             });
     std::vector<Encoded> encoded = encode_all(rows, encoder, threads);
     for (std::size_t i = 0; i < rows.size(); ++i) {
       Encoded& sample = encoded[i];
@@ -165,6 +147,10 @@ Dataset Dataset::load(const std::vector<std::filesystem::path>& files, const Tra
       if (rows.size() == kAtOnce) flush();
     });
   flush();
+  if (dated)
+    log(LogLevel::warning,
+        "the chat template writes today's date into the data: a run that is resumed tomorrow finds other "
+        "data");
   if (data.counts_.trained_tokens == 0)
     fail(ErrorKind::invalid_input, "the data set has 0 trainable tokens: ", data.summary(),
          data.counts_.dropped_empty > 0 ? "; a larger sequence_len may reach the answers" : "");

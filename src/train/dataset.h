@@ -1,20 +1,14 @@
 // Dataset: the user's JSONL rows as samples of token ids, each token marked as trained or not; BatchSampler:
 // the samples as the batches of each update.
 //
-// Rows, one JSON object a line, told apart by their keys (others are ignored):
-//   {"text": …}                     trained on every token; the end token is appended unless it is there
-//   {"prompt": …, "completion": …}  trained on the completion and the end token appended to it
-//   {"messages": […], "tools": […]} rendered by the chat template; trained on the assistant's turns, each
-//   with the
-//                                   token that ends it. "weight": 0 in an assistant's message leaves its turn
-//                                   out
+// Rows, one JSON object a line (or one of a JSON array), told apart by their keys (others are ignored):
+//   {"text": …}                      trained on every token; the end token is appended unless it is there
+//   {"prompt": …, "completion": …}   trained on the completion and the end token appended to it
+//   {"messages": […], "tools": […]}  rendered by the chat template; trained on the assistant's turns, each
+//                                    with what ends it (text/chat.h). "weight": 0 in an assistant's message
+//                                    leaves its turn out
 // Text, prompt and completion may spell control tokens, which then become them; the content of messages never
 // does. A prompt is encoded apart from its completion, as it will be when the model answers it.
-//
-// The assistant's turns are found by the template's {% generation %} blocks where it has them. Otherwise the
-// messages up to a turn are rendered with a generation prompt: the text from there to the turn's end is the
-// turn, and both renderings must be true prefixes of the whole. Where neither holds the row is an error,
-// never silently untrained.
 //
 // A sample has at most sequence_len tokens: longer rows are cut at the end, dropped or refused (LongRows). A
 // row without a trained token is dropped and counted. The first token of a sample is never a target.

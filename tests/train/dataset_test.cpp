@@ -219,7 +219,8 @@ TEST(Dataset, RowsThatTheTemplateRefusesNameTheirLine) {
 TEST(Dataset, ReadsALineOfTwentyMegabytes) {
   Rows rows;
   rows.options.sequence_len = 100;
-  const Dataset data = rows.load(text_row(20'000'000) + text_row(5));
+  const Dataset data = rows.load(R"({"text":")" + std::string(1'000'000, 'x') + R"(","note":")" +
+                                 std::string(19'000'000, 'y') + "\"}\n" + text_row(5));
   EXPECT_EQ(data.size(), 2);
   EXPECT_EQ(data.length(0), 100);
 }

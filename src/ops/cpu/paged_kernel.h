@@ -45,13 +45,13 @@ struct BlockOfPages {
   const A *keys[kSpanBlock], *values[kSpanBlock];
 
   void set(const PagedTile& t, std::int64_t block, Range range) {
-    std::int64_t page = (block + range.begin) / t.page_tokens, token = (block + range.begin) % t.page_tokens;
     const std::int64_t step = t.kv_heads * t.width, to_values = t.page_tokens * step;
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
+    std::int64_t page = (block + range.begin) / t.page_tokens, token = (block + range.begin) % t.page_tokens;
+    for (std::int64_t i = range.begin; i < range.end; ++page, token = 0) {
       const std::byte* const at = t.pool + std::size_t(t.pages[page]) * t.page_bytes;
-      keys[i] = reinterpret_cast<const A*>(at) + token * step + t.kv_head * t.width;
-      values[i] = keys[i] + to_values;
-      if (++token == t.page_tokens) token = 0, ++page;
+      const A* key = reinterpret_cast<const A*>(at) + token * step + t.kv_head * t.width;
+      const std::int64_t end = common({i, i + t.page_tokens - token}, range).end;
+      for (; i < end; ++i, key += step) keys[i] = key, values[i] = key + to_values;
     }
     for (std::int64_t i = 0; i < kSpanBlock; ++i) {
       if (i < range.begin || i >= range.end) keys[i] = keys[range.begin], values[i] = values[range.begin];
@@ -59,8 +59,9 @@ struct BlockOfPages {
   }
 };
 
+// Into the L2 cache: a block of keys and values and the next one may be more than the L1 cache holds.
 LANES void ask_for(const void* p) {
-  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0);
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
 }
 
 // scores[r][i] = scale · (query r · key i) for i in range, rounded out to groups of eight. The next block's keys are asked

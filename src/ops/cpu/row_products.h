@@ -8,7 +8,7 @@
 // from 0; the lanes are then added as a tree (i with i + 8, + 4, + 2, + 1), then the bias; rounded once to
 // out's type. BF16 weights are read as BF16, once for each block of rows, and widened in registers.
 //
-// Threads  the pool cuts the N outputs into fixed pieces
+// Threads  pieces are ranges of outputs; their number may follow the pool's, since no output sees another
 // Source   docs/numerics.md, "Row-invariant products"
 #pragma once
 

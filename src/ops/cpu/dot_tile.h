@@ -107,8 +107,9 @@ LANES __m256 finished(const DotSums& sums) {
 }
 
 // All of kRows × 8 products of length n at once.
-template <int kRows, class X, class W>
-LANES void tile_products(__m256 (&out)[kRows], const X* const* x, const W* const* w, std::int64_t n) {
+template <bool kAhead, int kRows, class X, class W>
+LANES void tile_products(__m256 (&out)[kRows], const X* const* x, const W* const* w, std::int64_t n,
+                         const char* ahead) {
   constexpr int kColumns = kColumnsAtOnce<kRows>;
   __m256 halves[kRows][kTileColumns];
 #pragma GCC unroll 8
@@ -119,7 +120,8 @@ LANES void tile_products(__m256 (&out)[kRows], const X* const* x, const W* const
 #pragma GCC unroll 8
       for (int j = 0; j < kColumns; ++j) part[r][j] = zeros();
     }
-    add_products<false>(part, x, w + column, 0, n, nullptr);
+    add_products<kAhead>(part, x, w + column, 0, n, ahead);
+    if (kAhead) ahead += n * kColumns * std::int64_t(sizeof(W));
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kQueriesATile =
     48;                                 // they share a block of keys and values while the L1 cache holds it
 constexpr std::int64_t kFewTiles = 32;  // fewer than these are cut by spans of positions too
-constexpr std::int64_t kMostPartials = 1 << 20;  // floats
+constexpr std::int64_t kMostPartials = 1 << 23;  // floats of partial results: 32 MiB of scratch at most
 
 // The tiles of one call: for every sequence its rows, a few at a time, for every key-value head.
 class Tiles {
@@ -36,28 +36,27 @@ class Tiles {
     call_.out_stride = std::int64_t(heads.query) * heads.width;
     call_.window = kv.window;
     call_.scale = scale;
-    for (std::size_t n = 0; n < kv.lengths.size(); ++n)
-      count_ += pieces_of(rows(n), rows_a_tile_) * heads.key_value;
+    for (std::size_t n = 0; n < kv.lengths.size(); ++n) count_ += tiles(n);
   }
 
   std::int64_t count() const { return count_; }
-  std::int64_t most_queries() const { return rows_a_tile_ * call_.group; }
+  std::int64_t most_queries() const { return std::max(rows_a_tile_, call_.kv_heads) * call_.group; }
   std::int64_t width() const { return call_.width; }
 
   PagedTile at(std::int64_t index) const {
     std::size_t n = 0;
     for (;; ++n) {
-      const std::int64_t tiles = pieces_of(rows(n), rows_a_tile_) * call_.kv_heads;
-      if (index < tiles) break;
-      index -= tiles;
+      if (index < tiles(n)) break;
+      index -= tiles(n);
     }
-    const std::int64_t first = index / call_.kv_heads * rows_a_tile_;  // row of the sequence
     PagedTile tile = call_;
-    tile.kv_head = index % call_.kv_heads;
+    tile.kv_count = rows(n) == 1 ? call_.kv_heads : 1;
+    tile.first_kv = index * tile.kv_count % call_.kv_heads;
+    const std::int64_t first = index * tile.kv_count / call_.kv_heads * rows_a_tile_;  // row of the sequence
     tile.pages = kv_.pages.data() + n * std::size_t(kv_.max_pages);
     tile.rows = std::min(rows_a_tile_, rows(n) - first);
     tile.first_position = kv_.lengths[n] - rows(n) + first;
-    const std::int64_t row = kv_.starts[n] + first, head = tile.kv_head * call_.group * call_.width;
+    const std::int64_t row = kv_.starts[n] + first, head = tile.first_kv * call_.group * call_.width;
     const auto bytes = std::int64_t(bytes_of(call_.type));
     tile.queries = static_cast<const std::byte*>(call_.queries) + (row * call_.queries_stride + head) * bytes;
     tile.out = static_cast<std::byte*>(call_.out) + (row * call_.out_stride + head) * bytes;
@@ -66,6 +65,9 @@ class Tiles {
 
  private:
   std::int64_t rows(std::size_t n) const { return kv_.starts[n + 1] - kv_.starts[n]; }
+  std::int64_t tiles(std::size_t n) const {
+    return rows(n) == 1 ? 1 : pieces_of(rows(n), rows_a_tile_) * call_.kv_heads;
+  }
 
   const PagedKv& kv_;
   PagedTile call_{};

@@ -4,7 +4,7 @@
 // The order of sums, for one row at position p and one head, over the positions s in [max(0, p − window + 1),
 // p]:
 //   a score is scale · (q·k), the dot product in the order of ops/cpu/row_products.h;
-//   positions go in blocks of 64 at absolute borders; within a span of 512 positions (absolute too) the
+//   positions go in blocks of 64 at absolute borders; within a span of 256 positions (absolute too) the
 //   blocks follow each other as one running softmax (m, l, o); then the spans' results are joined in
 //   ascending order.
 //

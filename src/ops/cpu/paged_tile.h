@@ -1,7 +1,8 @@
-// PagedTile: attention over pages for a few rows of one sequence and the query heads of one key-value head.
+// PagedTile: attention over pages for a few rows of one sequence and the query heads of one key-value head; or for one row
+// and all heads, since a row alone is a read of memory, which goes fastest from one end to the other.
 //
-// The positions a row sees are cut into spans of 512 at absolute borders. A span gives each query (row r, head j of the
-// group: query r · group + j) a partial result: the largest score m, l = Σ e^(s−m) and o = Σ e^(s−m) v. Partial results of
+// The positions a row sees are cut into spans of 256 at absolute borders. A span gives each query (row r, head j of the
+// tile: query r · heads + j) a partial result: the largest score m, l = Σ e^(s−m) and o = Σ e^(s−m) v. Partial results of
 // ascending spans are joined into the query's output. Spans may be worked on side by side or one after another: the same
 // operations in the same order either way.
 //
@@ -20,17 +21,19 @@ struct PagedTile {
   const std::byte* pool;
   std::size_t page_bytes;
   std::int64_t page_tokens;
-  const std::int32_t* pages;                     // of the sequence
-  std::int64_t kv_heads, kv_head, group, width;  // K, this one, H / K, E
-  const void* queries;                           // the group's first head in the tile's first row
-  std::int64_t queries_stride;                   // numbers from row to row
+  const std::int32_t* pages;            // of the sequence
+  std::int64_t kv_heads, group, width;  // K, H / K, E
+  std::int64_t first_kv, kv_count;      // the tile's key-value heads: one, or several for one row
+  const void* queries;                  // the tile's first head in its first row
+  std::int64_t queries_stride;          // numbers from row to row
   void* out;
   std::int64_t out_stride;
   std::int64_t rows, first_position;  // the first row's
   std::int64_t window;                // 0: all
   float scale;
 
-  [[gnu::always_inline]] constexpr std::int64_t count() const { return rows * group; }
+  [[gnu::always_inline]] constexpr std::int64_t heads() const { return group * kv_count; }
+  [[gnu::always_inline]] constexpr std::int64_t count() const { return rows * heads(); }
   [[gnu::always_inline]] constexpr std::int64_t first_seen(std::int64_t row) const {
     return window > 0 && first_position + row >= window ? first_position + row - window + 1 : 0;
   }
@@ -39,7 +42,7 @@ struct PagedTile {
   }
 };
 
-constexpr std::int64_t kSpan = 512;      // positions
+constexpr std::int64_t kSpan = 256;      // positions
 constexpr std::int64_t kSpanBlock = 64;  // positions whose scores exist at once
 
 // The spans that any row of the tile sees: [first, end).
@@ -54,9 +57,9 @@ constexpr std::int64_t kSpanBlock = 64;  // positions whose scores exist at once
 [[gnu::always_inline]] constexpr std::int64_t partial_floats(std::int64_t queries, std::int64_t width) {
   return queries * (2 + (width + 15) / 16 * 16);
 }
-// Floats of scratch that a span's work needs besides.
+// Floats of scratch that a span's work needs besides: sixteen sums and a block of scores for every query.
 [[gnu::always_inline]] constexpr std::int64_t span_scratch(std::int64_t queries) {
-  return queries * 16 + 3 * kSpanBlock;
+  return queries * (16 + kSpanBlock);
 }
 // And all spans one after another.
 [[gnu::always_inline]] constexpr std::int64_t rows_scratch(std::int64_t queries, std::int64_t width) {

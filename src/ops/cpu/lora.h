@@ -1,10 +1,10 @@
 // LoRA's additions to a projection, forward and backward. Work is proportional to each part's exact rank.
 //
-// Row-invariant: v's rows are row products (ops/cpu/row_products.h); y's rows add scale · Σ_r v[r] b[n,r],
-// one chain over ascending r from 0. Sums over rows (d_a, d_b) are chains over ascending rows of the part. So
-// no result depends on threads, and forward results do not depend on the other rows.
+// Row-invariant: v's rows are row products (ops/cpu/row_products.h); y's rows add scale · Σ_r v[r] b[n,r], one chain over
+// ascending r from 0. Sums over rows (d_a, d_b) are chains over ascending rows of the part. So no result depends on threads,
+// and forward results do not depend on the other rows.
 //
-// Threads  pieces are blocks of rows, or of columns, at fixed borders
+// Threads  pieces are tiles of rows and columns at fixed borders
 // Source   docs/numerics.md, "LoRA"
 #pragma once
 

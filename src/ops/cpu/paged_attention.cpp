@@ -13,12 +13,13 @@
 namespace slideway {
 namespace {
 
-constexpr std::int64_t kQueriesATile =
-    48;                                 // they share a block of keys and values while the L1 cache holds it
-constexpr std::int64_t kFewTiles = 32;  // fewer than these are cut by spans of positions too
-constexpr std::int64_t kMostPartials = 1 << 23;  // floats of partial results: 32 MiB of scratch at most
+// Queries that pass a block of keys and values while the L1 cache holds it.
+constexpr std::int64_t kQueriesATile = 48;
+// Fewer tiles than these are cut by spans of positions too, within 32 MiB of partial results.
+constexpr std::int64_t kFewTiles = 32;
+constexpr std::int64_t kMostPartials = 1 << 23;  // floats
 
-// The tiles of one call: for every sequence its rows, a few at a time, for every key-value head.
+// The tiles of one call: for every sequence its rows, a few at a time, for every key-value head; a row alone is one tile.
 class Tiles {
  public:
   Tiles(Tensor out, Tensor qkv, Heads heads, const PagedKv& kv, float scale)

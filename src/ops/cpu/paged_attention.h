@@ -1,14 +1,12 @@
-// Attention over pages of a KV cache, row-invariant: a row's bits depend on its own sequence alone, never on
-// the batch, on the chunk in which it was prefilled, on the page size, or on threads.
+// Attention over pages of a KV cache, row-invariant: a row's bits depend on its own sequence alone, never on the batch, on
+// the chunk in which it was prefilled, on the page size, or on threads.
 //
-// The order of sums, for one row at position p and one head, over the positions s in [max(0, p − window + 1),
-// p]:
+// The order of sums, for one row at position p and one head, over the positions s in [max(0, p − window + 1), p]:
 //   a score is scale · (q·k), the dot product in the order of ops/cpu/row_products.h;
-//   positions go in blocks of 64 at absolute borders; within a span of 256 positions (absolute too) the
-//   blocks follow each other as one running softmax (m, l, o); then the spans' results are joined in
-//   ascending order.
+//   positions go in blocks of 64 at absolute borders; within a span of 256 positions (absolute too) the blocks follow each
+//   other as one running softmax (m, l, o); then the spans' results are joined in ascending order.
 //
-// Threads  pieces are (rows of a sequence, kv head), and spans of positions where those are few
+// Threads  pieces are tiles (ops/cpu/paged_tile.h), and spans of positions where tiles are few
 // Source   docs/numerics.md, "Attention over pages"; the running softmax: Milakov and Gimelshein 2018
 #pragma once
 

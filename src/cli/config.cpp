@@ -57,16 +57,17 @@ class Reader {
   void file(const YAML::Node& root, const std::string& where) {
     if (root.IsNull()) return;
     if (!root.IsMap()) fail(ErrorKind::invalid_input, where, ": expected key: value lines");
-    std::map<const ConfigKey*, std::string> given;
+    std::map<std::string, std::string> given;  // what a key sets → how it was called
     for (const auto& pair : root) {
       const std::string at = where + ":" + std::to_string(pair.first.Mark().line + 1);
       const std::string name = key_name(pair.first, at);
       const ConfigKey* key = find_key(name);
       if (!key) unknown_key(name, at);
-      if (const auto [old, fresh] = given.emplace(key, name); !fresh)
+      if (const auto [old, fresh] = given.emplace(key->sets.empty() ? key->name : key->sets, name); !fresh)
         fail(ErrorKind::invalid_input, at, ": '", name, "' is given twice",
              old->second == name ? "" : " (before as '" + old->second + "')");
-      check_duplicates(pair.second, where);
+      int nodes = 0;
+      check_duplicates(pair.second, where, 0, nodes);
       set(*key, name, pair.second, at);
     }
   }
@@ -95,7 +96,10 @@ class Reader {
 
   static YAML::Node load(const std::string& text, const std::string& where) {
     try {
-      return YAML::Load(text);
+      const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+      if (documents.size() > 1)
+        fail(ErrorKind::invalid_input, where, ": expected one YAML document, found ", documents.size());
+      return documents.empty() ? YAML::Node() : documents.front();
     } catch (const YAML::Exception& error) {
       fail(ErrorKind::invalid_input, where, ":", error.mark.line + 1, ": not YAML: ", error.msg);
     }
@@ -108,17 +112,19 @@ class Reader {
     return node.Scalar();
   }
 
-  // yaml-cpp lets a later entry of the same name pass and reads the first.
-  static void check_duplicates(const YAML::Node& node, const std::string& where) {
+  // yaml-cpp lets a later entry of the same name pass and reads the first. A value may hold itself (&a [*a]).
+  static void check_duplicates(const YAML::Node& node, const std::string& where, int depth, int& nodes) {
+    if (depth > 8 || ++nodes > 100'000)
+      fail(ErrorKind::invalid_input, where, ":", node.Mark().line + 1, ": the value nests too deep");
     if (node.IsSequence())
-      for (const YAML::Node& item : node) check_duplicates(item, where);
+      for (const YAML::Node& item : node) check_duplicates(item, where, depth + 1, nodes);
     if (!node.IsMap()) return;
     std::map<std::string, int> seen;
     for (const auto& pair : node) {
       const std::string at = where + ":" + std::to_string(pair.first.Mark().line + 1);
       const std::string name = key_name(pair.first, at);
       if (seen[name]++ > 0) fail(ErrorKind::invalid_input, at, ": '", name, "' is given twice");
-      check_duplicates(pair.second, where);
+      check_duplicates(pair.second, where, depth + 1, nodes);
     }
   }
 
@@ -131,8 +137,28 @@ class Reader {
   }
 };
 
-bool is_file_word(const std::string& word) {
-  return word.find('=') == std::string::npos;
+// Words as they come from a command line: "key=value", "--key=value", "--key value", and one file.
+struct Words {
+  std::string file;
+  std::vector<std::string> overrides;
+};
+
+Words sorted_words(const std::vector<std::string>& words) {
+  Words out;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word.find('=') != std::string::npos) {
+      out.overrides.push_back(word);
+    } else if (word.starts_with("--")) {
+      if (i + 1 == words.size()) fail(ErrorKind::invalid_input, "command line: ", word, " needs a value");
+      out.overrides.push_back(word + "=" + words[++i]);
+    } else if (out.file.empty()) {
+      out.file = word;
+    } else {
+      fail(ErrorKind::invalid_input, "two configuration files: ", out.file, " and ", word);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -148,18 +174,9 @@ TrainOptions parse_train_options(const std::string& yaml, const std::string& whe
 }
 
 TrainOptions load_train_options(const std::vector<std::string>& words) {
-  std::string file;
-  std::vector<std::string> overrides;
-  for (const std::string& word : words) {
-    if (!is_file_word(word)) {
-      overrides.push_back(word);
-    } else if (file.empty()) {
-      file = word;
-    } else {
-      fail(ErrorKind::invalid_input, "two configuration files: ", file, " and ", word);
-    }
-  }
-  return parse_train_options(file.empty() ? "" : read_text(file), file, overrides);
+  const Words sorted = sorted_words(words);
+  return parse_train_options(sorted.file.empty() ? "" : read_text(sorted.file), sorted.file,
+                             sorted.overrides);
 }
 
 std::string config_yaml(const TrainOptions& options) {

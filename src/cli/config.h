@@ -17,7 +17,8 @@
 
 namespace slideway {
 
-// words: at most one YAML file, and key=value overrides in any order. The result is validated.
+// words: at most one YAML file, and overrides (key=value, --key=value, --key value) in any order. The result is
+// validated.
 TrainOptions load_train_options(const std::vector<std::string>& words);
 
 // The same from texts: for tests and fuzzing. where names the text in messages.

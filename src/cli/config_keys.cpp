@@ -161,7 +161,8 @@ ConfigKey neutral_key(std::string name, std::vector<std::string> values, std::st
           [name, values](TrainOptions&, const YAML::Node& node) {
             const std::string text = is_null(node) ? "" : scalar(node, "a value");
             if (std::find(values.begin(), values.end(), text) == values.end())
-              fail(ErrorKind::unsupported, "'", text, "' is not supported (only ", values.front(), ")");
+              fail(ErrorKind::unsupported, "'", text, "' is not supported (only ",
+                   values.front().empty() ? "an empty value" : values.front(), ")");
           },
           nullptr};
 }
@@ -194,9 +195,12 @@ std::vector<ConfigKey> make_keys() {
        {},
        "true: every linear module",
        [](O& o, const YAML::Node& node) {
-         if (boolean(node)) o.lora_target_modules.clear();
+         if (!boolean(node))
+           fail(ErrorKind::invalid_input, "false says nothing: name lora_target_modules instead");
+         o.lora_target_modules.clear();
        },
-       nullptr},
+       nullptr,
+       "lora_target_modules"},
       bool_key("use_rslora", {"peft_use_rslora"}, &O::use_rslora, "scale = lora_alpha / sqrt(lora_r)"),
 
       {"datasets",
@@ -275,7 +279,8 @@ std::vector<ConfigKey> make_keys() {
                      : boolean(node) ? ComputeType::bf16
                                      : ComputeType::fp32;
        },
-       nullptr},
+       nullptr,
+       "compute"},
       bytes_key("gpu_memory", {}, &O::gpu_memory,
                 "hard limit of device memory, such as 24GiB; 0: what the device has"),
       bytes_key("ram", {}, &O::ram, "hard limit of this process's memory; 0: what the machine has"),
@@ -291,12 +296,23 @@ std::vector<ConfigKey> make_keys() {
        [](O& o, const YAML::Node& node) {
          o.activations = boolean(node) ? ActivationPolicy::recompute : ActivationPolicy::automatic;
        },
-       nullptr},
+       nullptr,
+       "activations"},
       number_key("threads", {}, &O::threads, "of the CPU; 0: all that this process may use"),
       number_key("seed", {}, &O::seed, "of shuffling, dropout and new adapters"),
   };
-  for (const char* key : {"load_in_8bit", "load_in_4bit", "fp16", "tf32", "group_by_length"})
+  for (const char* key : {"load_in_8bit", "load_in_4bit", "fp16", "tf32", "group_by_length",
+                          "early_stopping_patience", "debug", "eval_sample_packing", "do_eval"})
     keys.push_back(neutral_key(key, {"false", "False", ""}, "not supported; false is accepted"));
+  for (const char* key : {"val_set_size", "evals_per_epoch", "saves_per_epoch", "eval_steps"})
+    keys.push_back(neutral_key(key, {"0", "0.0", ""}, "not supported yet; 0 is accepted"));
+  for (const char* key :
+       {"wandb_project", "wandb_entity", "wandb_watch", "wandb_name", "wandb_log_model", "deepspeed", "fsdp",
+        "fsdp_config", "special_tokens", "lora_modules_to_save", "peft_layers_to_transform"})
+    keys.push_back(neutral_key(key, {""}, "not supported; empty is accepted"));
+  for (const char* key :
+       {"flash_attention", "xformers_attention", "sdp_attention", "pad_to_sequence_len", "strict"})
+    keys.push_back(neutral_key(key, {"true", "false", "True", "False", ""}, "changes nothing here"));
   return keys;
 }
 

@@ -20,6 +20,7 @@ struct ConfigKey {
   std::function<void(TrainOptions&, const YAML::Node&)> read;
   // The field's value as YAML; empty: the key only sets what other keys print.
   std::function<std::string(const TrainOptions&)> print;
+  std::string sets = {};  // the key whose field it sets, if another: only one of the two may be given
 };
 
 const std::vector<ConfigKey>& config_keys();

@@ -9,14 +9,13 @@
 #include "core/error.h"
 #include "formats/gguf.h"
 #include "formats/json.h"
+#include "text/pretokenize.h"
 #include "text/unicode.h"
 #include "text/vocabulary.h"
 
 namespace slideway {
 namespace {
 
-constexpr std::string_view kGpt2 =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -70,7 +69,7 @@ const std::vector<PreRow>& pre_rows() {
        .splits = {R"(\p{N}{1,3})", R"([\x{4E00}-\x{9FA5}\x{3040}-\x{309F}\x{30A0}-\x{30FF}]+)", kDeepSeek3}},
       {.name = "tekken", .splits = {kTekken}, .ignore_merges = true, .add_bos = true},
       // What converters wrote for models that they could not tell apart.
-      {.name = "default", .splits = {R"([\p{P}$+<=>^~|]+)", kGpt2, R"(\p{N}+)", R"([0-9][0-9][0-9])"}},
+      {.name = "default", .splits = {R"([\p{P}$+<=>^~|]+)", kGpt2Pattern, R"(\p{N}+)", R"([0-9][0-9][0-9])"}},
   };
   return rows;
 }

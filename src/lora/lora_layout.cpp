@@ -99,6 +99,7 @@ void check_written(const fs::path& path, const LoraLayout& layout, const FetchLo
     CHECK(entry->shape == tensor.shape && entry->bytes == values.size_bytes() &&
               std::memcmp(file.bytes(*entry).data(), values.data(), values.size_bytes()) == 0,
           path.string(), ": ", tensor.name, " is not what was saved");
+    file.drop(*entry);
   });
 }
 

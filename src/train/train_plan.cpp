@@ -50,6 +50,10 @@ std::vector<Demand> all_demands(const TrainOptions& options, const TrainPlan& pl
     add(Optimizer::demands(pointers(adapter), optimizer));
   } else {
     add(LayerStore::demands(base, {}, "model"));
+    std::int64_t largest = 0;
+    for (const BlockLayout* block : base)
+      for (const TensorSpec& tensor : block->tensors) largest = std::max(largest, tensor.elements());
+    add({{Tier::host, "a tensor on its way to a file, FP32", std::uint64_t(largest) * 4}});
     add(Optimizer::demands(base, optimizer));
   }
   add(slider_demands(*in.config, *in.layout, plan, in.lora, in.device_copies));

@@ -14,7 +14,7 @@ constexpr const char* kLogName = "trainer_log.jsonl";
 
 std::string text_of(const LogLine& line) {
   return Json{{"step", line.step},           {"epoch", line.epoch},
-              {"loss", line.loss},           {"learning_rate", line.learning_rate},
+              {"loss", line.loss},           {"lr", line.learning_rate},
               {"grad_norm", line.grad_norm}, {"tokens", line.tokens},
               {"seconds", line.seconds}}
              .dump() +
@@ -30,7 +30,7 @@ std::vector<LogLine> read_lines(const fs::path& path, std::int64_t step) {
     const Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || !json.contains("step") || json["step"].get<std::int64_t>() > step) break;
     lines.push_back({json.value("step", std::int64_t(0)), json.value("epoch", 0.0), json.value("loss", 0.0),
-                     json.value("learning_rate", 0.0), json.value("grad_norm", 0.0),
+                     json.value("lr", 0.0), json.value("grad_norm", 0.0),
                      json.value("tokens", std::int64_t(0)), json.value("seconds", 0.0)});
   }
   return lines;

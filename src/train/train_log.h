@@ -1,6 +1,6 @@
 // TrainLog: what a run leaves to look at: trainer_log.jsonl, a line a logged step, and loss.svg, its curve.
 //
-// A line: {"step", "epoch", "loss", "learning_rate", "grad_norm", "tokens", "seconds"}; loss is the mean over trained
+// A line: {"step", "epoch", "loss", "lr", "grad_norm", "tokens", "seconds"}; loss is the mean over trained
 // tokens of the steps since the line before, tokens counts those of the run so far, seconds those of this process.
 // Numbers are printed so that they read back exactly.
 //

@@ -1,4 +1,5 @@
 """`slideway train` as users run it: the real program on a tiny model, killed, resumed, starved and fed bad files."""
+import contextlib
 import json
 import os
 import pathlib
@@ -194,6 +195,54 @@ def test_a_full_disk_loses_nothing(model, data, tmp_path):
     assert done.returncode == 1 and "File too large" in done.stderr and "safetensors" in done.stderr
     assert [name for name in before if name.startswith("checkpoint")] == \
         sorted(p.name for p in out.iterdir() if p.name.startswith("checkpoint"))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own, as small as asked."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = []
+
+    def mount(size):
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True).returncode:
+            pytest.skip("may not mount a file system here")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for _ in mounted:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_file_system_loses_nothing(model, data, small_disk):
+    disk = small_disk("4m")
+    out = disk / "out"
+    train(model, data, out, max_steps=5)
+    run = subprocess.Popen(words(model, data, out, save_steps=5, max_steps=2000), text=True, stderr=subprocess.PIPE)
+    while not (out / "checkpoint-10").exists():
+        assert run.poll() is None
+        time.sleep(0.002)
+    filler = open(disk / "filler", "wb")
+    with pytest.raises(OSError, match="No space"):
+        while True:
+            filler.write(bytes(4096))
+            filler.flush()
+    said = run.communicate(timeout=300)[1]
+    assert run.returncode == 1 and "No space left on device" in said and str(out) in said, said[-2000:]
+    last = sorted(out.glob("checkpoint-*"), key=lambda p: int(p.name.split("-")[1]))[-1]
+    with contextlib.suppress(OSError):
+        filler.close()
+    (disk / "filler").unlink()
+    step = int(last.name.split("-")[1])
+    assert "resum" in train(model, data, out, save_steps=5, max_steps=step + 5)
+    assert (out / f"checkpoint-{step + 5}").exists()
+
+
+def test_a_disk_too_small_for_a_checkpoint_is_refused_before_the_first_step(model, data, small_disk):
+    out = small_disk("200k") / "out"
+    said = train(model, data, out, code=1)
+    assert "checkpoint" in said and "free" in said and not lines(out), said
 
 
 def damaged(model, tmp_path, change):

@@ -13,9 +13,8 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kLogName = "trainer_log.jsonl";
 
 std::string text_of(const LogLine& line) {
-  return Json{{"step", line.step},           {"epoch", line.epoch},
-              {"loss", line.loss},           {"lr", line.learning_rate},
-              {"grad_norm", line.grad_norm}, {"tokens", line.tokens},
+  return Json{{"step", line.step},        {"epoch", line.epoch},         {"loss", line.loss},
+              {"lr", line.learning_rate}, {"grad_norm", line.grad_norm}, {"tokens", line.tokens},
               {"seconds", line.seconds}}
              .dump() +
          "\n";

@@ -185,13 +185,26 @@ class Ops {
   virtual std::string numeric_plan() const = 0;
 };
 
-struct CpuOpsOptions {
-  // Serving: a row's bits never depend on the other rows (own products, fixed order over C). Training: oneDNN on
-  // fixed tiles of rows, faster for many rows.
+struct OpsOptions {
+  // Serving: a row's bits never depend on the other rows (own products, fixed order over C). Training: the library's
+  // products, faster for many rows.
   bool row_invariant = false;
+  // The most that calls will bring, for backends that keep a workspace. What is 0 is not called, or in no hurry.
+  std::int64_t rows = 0;          // T
+  Heads heads;                    // of attention
+  std::int64_t lora_inputs = 0;   // C  } of a projection with LoRA parts
+  std::int64_t lora_outputs = 0;  // N' }
+  std::int64_t lora_rank = 0;     // ΣR }
 };
 
-// stream must be one of the host device's.
-std::unique_ptr<Ops> make_cpu_ops(Stream& stream, Threads& threads, const CpuOpsOptions& options = {});
+// Ops on this device, for work on this stream, which must be one of its own (the host device: a Worker). The workspace
+// is taken from the device at once, ops_workspace_bytes of it, so that a plan can count it; nothing is taken later.
+// threads: what the host's ops run on.
+std::unique_ptr<Ops> make_ops(Device& device, Stream& stream, Threads& threads,
+                              const OpsOptions& options = {});
+std::uint64_t ops_workspace_bytes(DeviceKind kind, const OpsOptions& options);  // of device memory
+
+// Ops on host memory, whatever the device: for workers of any device.
+std::unique_ptr<Ops> make_cpu_ops(Stream& stream, Threads& threads, const OpsOptions& options = {});
 
 }  // namespace slideway

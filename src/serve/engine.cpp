@@ -72,7 +72,7 @@ Engine::Engine(Device& device, Threads& threads, const WeightFiles& files, const
     : context_(context_of(files.config(), options)),
       options_(options),
       stream_(device.make_worker("engine")),
-      ops_(make_cpu_ops(*stream_, threads, {.row_invariant = true})),
+      ops_(make_ops(device, *stream_, threads, {.row_invariant = true})),
       model_(device, *stream_, threads, files, options.weights),
       decoder_(model_.config(), *ops_, kAct),
       cache_(device, kv_shape(model_.config(), kAct),

@@ -39,7 +39,7 @@ Slider::Slider(const SliderParts& parts)
   down_ = device.make_stream("down");
   updates_ = device.make_worker("updates");
   gathers_ = device.make_worker("gathers");
-  ops_ = make_cpu_ops(*compute_, parts.threads);
+  ops_ = make_ops(device, *compute_, parts.threads, slider_ops_options(config_, plan_, parts.lora));
   update_ops_ = make_cpu_ops(*updates_, parts.threads);
   decoder_ = std::make_unique<Decoder>(config_, *ops_, act_);
 

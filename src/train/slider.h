@@ -149,7 +149,8 @@ class Slider {
 
 // What a Slider takes beside the stores and the optimizer, by purpose.
 std::vector<Demand> slider_demands(const ModelConfig& config, const ModelLayout& layout,
-                                   const TrainPlan& plan, const LoraLayout* lora, bool copies);
+                                   const TrainPlan& plan, const LoraLayout* lora, DeviceKind device,
+                                   bool copies);
 std::vector<OptimizerOptions::Kind> optimizer_kinds(const ModelLayout& layout, const LoraLayout* lora);
 
 }  // namespace slideway

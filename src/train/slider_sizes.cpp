@@ -26,6 +26,22 @@ std::uint64_t saved_bytes(const ModelConfig& config, const ModelLayout& layout, 
   return most;
 }
 
+OpsOptions slider_ops_options(const ModelConfig& config, const TrainPlan& plan, const LoraLayout* lora) {
+  OpsOptions options{.rows = plan.micro_batch_rows,
+                     .heads = {config.num_attention_heads, config.num_key_value_heads, config.head_dim}};
+  if (!lora) return options;
+  options.lora_inputs = std::max<std::int64_t>({config.hidden_size, config.intermediate_size,
+                                                options.heads.query * std::int64_t(options.heads.width)});
+  options.lora_outputs =
+      std::max<std::int64_t>({config.hidden_size, 2 * config.intermediate_size, options.heads.row()});
+  for (const LoraBlock& block : lora->layers) {
+    std::int64_t ranks = 0;  // of all modules: no projection has more
+    for (const LoraModule& module : block.modules) ranks += module.rank;
+    options.lora_rank = std::max(options.lora_rank, ranks);
+  }
+  return options;
+}
+
 SliderSizes slider_sizes(const ModelConfig& config, const ModelLayout& layout, const TrainPlan& plan,
                          const LoraLayout* lora, bool copies) {
   const NumericPlan& numeric = plan.numeric;
@@ -75,7 +91,8 @@ SliderSizes slider_sizes(const ModelConfig& config, const ModelLayout& layout, c
 }
 
 std::vector<Demand> slider_demands(const ModelConfig& config, const ModelLayout& layout,
-                                   const TrainPlan& plan, const LoraLayout* lora, bool copies) {
+                                   const TrainPlan& plan, const LoraLayout* lora, DeviceKind device,
+                                   bool copies) {
   const SliderSizes s = slider_sizes(config, layout, plan, lora, copies);
   return {
       {Tier::device, "layer slots", s.slots + s.norm_slot},
@@ -86,6 +103,8 @@ std::vector<Demand> slider_demands(const ModelConfig& config, const ModelLayout&
       {Tier::device, "layer inputs", s.boundaries + s.d_x},
       {Tier::device, "activations kept for backward", s.kept},
       {Tier::device, "activations of one layer", s.recomputed + s.scratch},
+      {Tier::device, "workspace of the ops",
+       ops_workspace_bytes(device, slider_ops_options(config, plan, lora))},
       {Tier::device, "positions, targets, losses", s.tables + s.indices + s.losses},
       {Tier::pinned, "embedding rows and their gradients", s.x0_staging + s.d_x0_staging + s.losses_host},
       {Tier::pinned, "adapter weights, FP32 image", s.adapter_image},

@@ -23,6 +23,9 @@ struct SliderSizes {
 SliderSizes slider_sizes(const ModelConfig& config, const ModelLayout& layout, const TrainPlan& plan,
                          const LoraLayout* lora, bool copies);
 
+// What the slider tells its ops, and what their workspace depends on.
+OpsOptions slider_ops_options(const ModelConfig& config, const TrainPlan& plan, const LoraLayout* lora);
+
 // Bytes of what a layer keeps of one micro-batch for backward, at most, beside its input.
 std::uint64_t saved_bytes(const ModelConfig& config, const ModelLayout& layout, const LoraLayout* lora,
                           std::int64_t rows, DType act);

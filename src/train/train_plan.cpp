@@ -56,7 +56,7 @@ std::vector<Demand> all_demands(const TrainOptions& options, const TrainPlan& pl
     add({{Tier::host, "a tensor on its way to a file, FP32", std::uint64_t(largest) * 4}});
     add(Optimizer::demands(base, optimizer));
   }
-  add(slider_demands(*in.config, *in.layout, plan, in.lora, in.device_copies));
+  add(slider_demands(*in.config, *in.layout, plan, in.lora, in.device, in.device_copies));
   add(HeadTrainer::demands(*in.config, plan, in.lora == nullptr, in.device_copies));
   return all;
 }

@@ -44,6 +44,7 @@ struct PlanInputs {
   const ModelLayout* layout = nullptr;
   const LoraLayout* lora = nullptr;         // null: full-parameter
   std::int64_t micro_batch_rows = 0;        // most of one micro-batch
+  DeviceKind device = DeviceKind::host;     // Device::kind()
   bool device_copies = true;                // Device::copies(); false: device memory is host memory
   DType preferred_activation = DType::f32;  // Ops::preferred_activation()
   std::string products;                     // the Ops' description of themselves

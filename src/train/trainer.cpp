@@ -109,13 +109,14 @@ Trainer::Run::Run(const TrainOptions& chosen)
 
 void Trainer::Run::make_plan() {
   const auto stream = device->make_stream("plan");
-  const auto ops = make_cpu_ops(*stream, threads);
+  const auto ops = make_ops(*device, *stream, threads);
   const std::uint64_t process = resident_memory();
   plan =
       make_train_plan(options, {.config = &files->config(),
                                 .layout = &files->layout(),
                                 .lora = lora.get(),
                                 .micro_batch_rows = sampler->max_micro_batch_tokens(),
+                                .device = device->kind(),
                                 .device_copies = device->copies(),
                                 .preferred_activation = ops->preferred_activation(),
                                 .products = ops->numeric_plan(),

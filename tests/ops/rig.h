@@ -40,7 +40,7 @@ struct Backend {
   std::unique_ptr<Ops> ops;
 };
 
-inline Backend cpu_backend(int threads, const CpuOpsOptions& options = {}) {
+inline Backend cpu_backend(int threads, const OpsOptions& options = {}) {
   Backend made;
   made.name = "cpu, " + std::to_string(threads) + " threads";
   made.device = make_host_device();

@@ -135,6 +135,7 @@ inline TinyResult train_tiny(const TinyOptions& options) {
                                             .layout = &layout,
                                             .lora = lora.get(),
                                             .micro_batch_rows = rows,
+                                            .device = device->kind(),
                                             .device_copies = device->copies()});
   plan.numeric.precision = options.precision;
   plan.numeric.head_token_tile = 8;

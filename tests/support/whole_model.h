@@ -41,7 +41,7 @@ inline Packed packed(std::span<const std::int32_t> ids, std::span<const std::int
 class WholeModel {
  public:
   // Weights are held as type, activations too.
-  WholeModel(const WeightFiles& files, DType type, bool trains_base = true, const CpuOpsOptions& options = {})
+  WholeModel(const WeightFiles& files, DType type, bool trains_base = true, const OpsOptions& options = {})
       : files_(files),
         type_(type),
         stream_(device_->make_stream("compute")),

@@ -75,6 +75,7 @@ class GoldenRun {
                                       .layout = &files_->layout(),
                                       .lora = lora_ ? &*lora_ : nullptr,
                                       .micro_batch_rows = rows,
+                                      .device = device_->kind(),
                                       .device_copies = device_->copies(),
                                       .preferred_activation = DType::bf16});
     base_ = std::make_unique<LayerStore>(*device_, files_->layout().blocks(),

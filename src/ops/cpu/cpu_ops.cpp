@@ -5,7 +5,7 @@
 
 namespace slideway {
 
-CpuOps::CpuOps(Worker& stream, Threads& threads, const CpuOpsOptions& options)
+CpuOps::CpuOps(Worker& stream, Threads& threads, const OpsOptions& options)
     : stream_(stream), threads_(threads), options_(options) {}
 
 DType CpuOps::preferred_activation() const {
@@ -24,7 +24,7 @@ std::string CpuOps::numeric_plan() const {
          std::to_string(kSumRows) + " rows; squares over " + std::to_string(kSquaresChunk);
 }
 
-std::unique_ptr<Ops> make_cpu_ops(Stream& stream, Threads& threads, const CpuOpsOptions& options) {
+std::unique_ptr<Ops> make_cpu_ops(Stream& stream, Threads& threads, const OpsOptions& options) {
   auto* const worker = dynamic_cast<Worker*>(&stream);
   if (!worker) fail(ErrorKind::internal, "CPU ops need a stream of the host device");
   return std::make_unique<CpuOps>(*worker, threads, options);

@@ -16,7 +16,7 @@ namespace slideway {
 
 class CpuOps final : public Ops {
  public:
-  CpuOps(Worker& stream, Threads& threads, const CpuOpsOptions& options);
+  CpuOps(Worker& stream, Threads& threads, const OpsOptions& options);
 
   void linear(Tensor out, Tensor x, Tensor w, Tensor bias) override;
   void linear_backward_input(Tensor d_x, Tensor d_out, Tensor w, bool accumulate) override;
@@ -60,7 +60,7 @@ class CpuOps final : public Ops {
  private:
   Worker& stream_;
   Threads& threads_;
-  CpuOpsOptions options_;
+  OpsOptions options_;
   Bf16Products bf16_products_;
   RopeTable rope_table_;
   std::vector<double> chunk_sums_;  // of sum_of_squares

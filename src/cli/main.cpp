@@ -9,6 +9,7 @@
 #include "cli/generate.h"
 #include "cli/inspect.h"
 #include "cli/merge.h"
+#include "cli/plan.h"
 #include "cli/train.h"
 #include "core/error.h"
 
@@ -42,6 +43,7 @@ int run(int argc, char** argv) {
   add_generate(app, exit_code);
   add_inspect(app, exit_code);
   add_merge(app, exit_code);
+  add_plan(app, exit_code);
   if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
   try {
     app.parse(argc, argv);

@@ -97,7 +97,7 @@ void size_rows(TrainPlan& plan, const PlanInputs& in, std::int64_t rows) {
 }
 
 // Says what is missing, and what would fit: the memory for this run, or the rows for this memory.
-[[noreturn]] void refuse(TrainPlan plan, const TrainOptions& options, const PlanInputs& in) {
+[[noreturn]] void refuse(const TrainPlan& plan, const TrainOptions& options, const PlanInputs& in) {
   const std::uint64_t device = plan.total(Tier::device);
   const std::uint64_t host =
       plan.total(Tier::host) + plan.total(Tier::pinned) + (in.device_copies ? 0 : device);
@@ -110,9 +110,10 @@ void size_rows(TrainPlan& plan, const PlanInputs& in, std::int64_t rows) {
     text << "it needs at least " << bytes_text(host) << " of host memory, and there are "
          << bytes_text(in.host_bytes) << "; ";
   text << "what would fit: that much memory";
+  TrainPlan smaller = plan;
   for (std::int64_t rows = plan.micro_batch_rows / 2; rows >= 16; rows /= 2) {
-    size_rows(plan, in, rows);
-    if (!choose(plan, options, in)) continue;
+    size_rows(smaller, in, rows);
+    if (!choose(smaller, options, in)) continue;
     text << ", or micro-batches of " << rows << " tokens (smaller sequence_len × micro_batch_size)";
     break;
   }

@@ -2,6 +2,7 @@
 
 #include <xgrammar/xgrammar.h>
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -103,7 +104,7 @@ GrammarState::GrammarState(std::shared_ptr<const Grammar> grammar)
 
 GrammarState::~GrammarState() = default;
 
-void GrammarState::mask(std::span<std::uint32_t> allowed) {
+bool GrammarState::mask(std::span<std::uint32_t> allowed) {
   CHECK(!ended(), "an answer that has ended has no next token");
   std::int64_t words = std::int64_t(allowed.size());
   CHECK(words == xgrammar::GetBitmaskSize(parts_->grammar->compiled.GetTokenizerInfo().GetVocabSize()));
@@ -114,7 +115,9 @@ void GrammarState::mask(std::span<std::uint32_t> allowed) {
                 .shape = &words,
                 .strides = nullptr,
                 .byte_offset = 0};
-  parts_->matcher.FillNextTokenBitmask(&view);
+  std::fill(allowed.begin(), allowed.end(), ~0u);
+  if (!parts_->matcher.FillNextTokenBitmask(&view)) return true;  // every token may come
+  return std::any_of(allowed.begin(), allowed.end(), [](std::uint32_t word) { return word != 0; });
 }
 
 bool GrammarState::accept(std::int32_t token) {

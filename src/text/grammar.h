@@ -45,9 +45,9 @@ class GrammarState {
   explicit GrammarState(std::shared_ptr<const Grammar> grammar);
   ~GrammarState();
 
-  void mask(std::span<std::uint32_t> allowed);
-  bool accept(std::int32_t token);  // false, and nothing changes: the token may not come here
-  bool ended() const;               // an end token has been accepted
+  bool mask(std::span<std::uint32_t> allowed);  // false: no token may come
+  bool accept(std::int32_t token);              // false, and nothing changes: the token may not come here
+  bool ended() const;                           // an end token has been accepted
 
  private:
   struct Parts;

@@ -117,6 +117,13 @@ TEST_F(GrammarOfSmolLM2, WhatCannotBeKeptToIsRefusedByName) {
        "enum 1"},
       {R"({"type":"string","pattern":"(?=a)b"})", ErrorKind::unsupported, "ookahead"},
       {R"({"$ref":"https://example.org/a.json"})", ErrorKind::unsupported, "example.org"},
+      {R"({"type":"object","properties":{"a":{"type":"string","pattern":"^(open"}},"required":["a"]})",
+       ErrorKind::invalid_input, "parenthesis is not closed"},
+      {R"({"type":"object","properties":{"a":"bar"}})", ErrorKind::invalid_input, "bar"},
+      {R"({"$ref":"#"})", ErrorKind::invalid_input, "#"},
+      {R"({"$defs":{"a":{"$ref":"#/$defs/a"}},"type":"object","properties":{"x":{"$ref":"#/$defs/a"}},"required":["x"]})",
+       ErrorKind::invalid_input, "$defs"},
+      {R"({"$ref":"#/$defs/none"})", ErrorKind::invalid_input, "none"},
       {"{", ErrorKind::invalid_input, "not JSON"},
       {"[]", ErrorKind::invalid_input, "object"},
   };
@@ -135,6 +142,17 @@ TEST_F(GrammarOfSmolLM2, PropertiesMayBeCalledWhatKeywordsAreCalled) {
       R"({"type":"object","properties":{"format":{"const":1},"not":{"const":2}},"required":["format","not"],
           "additionalProperties":false})");
   EXPECT_EQ(Json::parse(draw(grammar, 1), nullptr, false), (Json{{"format", 1}, {"not", 2}}));
+}
+
+TEST_F(GrammarOfSmolLM2, LargeCountsCostNoMemoryAndWhatNothingSatisfiesAllowsNothing) {
+  std::vector<std::uint32_t> allowed(std::size_t((vocab() + 31) / 32));
+  for (const char* schema :
+       {R"({"type":"string","minLength":100000000})", R"({"type":"string","pattern":"(a{1000}){1000}"})",
+        R"({"type":"array","items":{"type":"integer"},"minItems":100000000})"})
+    EXPECT_TRUE(GrammarState(compiler_->json_schema(schema)).mask(allowed)) << schema;
+  const auto never = compiler_->json_schema(
+      R"({"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"anyOf":[{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"})");
+  EXPECT_FALSE(GrammarState(never).mask(allowed));
 }
 
 TEST_F(GrammarOfSmolLM2, TakesWhatPydanticWrites) {

@@ -248,6 +248,8 @@ std::vector<ConfigKey> make_keys() {
 
       text_key("output_dir", {}, &O::output_dir, "results, checkpoints, log"),
       number_key("logging_steps", {}, &O::logging_steps, "updates a line of trainer_log.jsonl"),
+      bool_key("use_tensorboard", {}, &O::use_tensorboard,
+               "the same lines as TensorBoard event files in output_dir/logs"),
       number_key("save_steps", {}, &O::save_steps, "updates between checkpoints; 0: only at the end"),
       number_key("save_total_limit", {}, &O::save_total_limit, "newest checkpoints kept; 0: all"),
       text_key("resume_from_checkpoint", {"auto_resume_from_checkpoints"}, &O::resume_from_checkpoint,

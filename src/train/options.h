@@ -62,6 +62,7 @@ struct TrainOptions {
   // --- results
   std::string output_dir;
   int logging_steps = 1;
+  bool use_tensorboard = false;        // event files in output_dir/logs, beside trainer_log.jsonl
   std::int64_t save_steps = 500;       // 0: only at the end
   int save_total_limit = 2;            // newest checkpoints kept; 0: all
   std::string resume_from_checkpoint;  // empty: start anew; a checkpoint folder; "auto": the newest whole one

@@ -44,14 +44,21 @@ File rewrite(const fs::path& path, const std::vector<LogLine>& lines) {
 
 }  // namespace
 
-TrainLog::TrainLog(const fs::path& folder, std::int64_t step)
+TrainLog::TrainLog(const fs::path& folder, std::int64_t step, bool tensorboard)
     : folder_(folder),
       lines_(read_lines(folder / kLogName, step)),
-      file_(rewrite(folder / kLogName, lines_)) {}
+      file_(rewrite(folder / kLogName, lines_)) {
+  if (tensorboard) events_.emplace(folder / "logs", step + 1);
+}
 
 void TrainLog::add(const LogLine& line) {
   lines_.push_back(line);
   file_.write(text_of(line));
+  if (events_)
+    events_->add(line.step, {{"train/loss", line.loss},
+                             {"train/learning_rate", line.learning_rate},
+                             {"train/grad_norm", line.grad_norm},
+                             {"train/epoch", line.epoch}});
 }
 
 void TrainLog::draw() const {

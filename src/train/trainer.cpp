@@ -167,7 +167,7 @@ void Trainer::Run::load() {
                                            .lora_dropout = options.lora_dropout,
                                            .seed = options.seed});
   slider->optimizer().resume_at(step);
-  train_log = std::make_unique<TrainLog>(output_dir, step);
+  train_log = std::make_unique<TrainLog>(output_dir, step, options.use_tensorboard);
   if (!train_log->lines().empty()) tokens = train_log->lines().back().tokens;
 }
 

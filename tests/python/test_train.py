@@ -13,6 +13,7 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
@@ -164,6 +165,19 @@ def test_transformers_and_peft_load_the_results(model, straight):
     from peft import PeftModel
     adapted = PeftModel.from_pretrained(base, straight["lora"])
     assert sum(p.abs().sum().item() for name, p in adapted.named_parameters() if "lora_B" in name) > 0
+
+
+def test_tensorboard_reads_the_event_files_of_a_run_that_went_on(model, data, tmp_path):
+    out = tmp_path / "out"
+    train(model, data, out, max_steps=4, save_steps=2, use_tensorboard=True)
+    first = lines(out)
+    shutil.rmtree(out / "checkpoint-4")
+    train(model, data, out, max_steps=4, save_steps=2, use_tensorboard=True, resume_from_checkpoint="auto")
+    assert len(list((out / "logs").iterdir())) == 2
+    events = EventAccumulator(str(out / "logs"), purge_orphaned_data=True).Reload()
+    for tag, key in (("train/loss", "loss"), ("train/learning_rate", "lr"), ("train/grad_norm", "grad_norm")):
+        read = [(event.step, event.value) for event in events.Scalars(tag)]
+        assert read == [(row["step"], pytest.approx(row[key], rel=1e-6)) for row in first], tag
 
 
 def test_resuming_another_run_is_refused(model, data, straight, tmp_path):

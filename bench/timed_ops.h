@@ -159,6 +159,9 @@ class TimedOps final : public Ops {
   void join(Tensor out, Tensor hi, Tensor lo) override {
     time("join", 0, [&] { ops_->join(out, hi, lo); });
   }
+  void adamw(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece) override {
+    time("adamw", 0, [&] { ops_->adamw(range, step, piece); });
+  }
   void sum_of_squares(Tensor out, Tensor x) override {
     time("sum_of_squares", 0, [&] { ops_->sum_of_squares(out, x); });
   }

@@ -26,6 +26,9 @@
 namespace slideway {
 
 class Threads;
+struct AdamwRange;
+struct AdamwStep;
+enum class AdamwPiece;
 
 // Which rows belong to which sequence: rows [starts[n], starts[n + 1]) are sequence n. What the span points at must stay
 // as it is until the work is done, as with tensors.
@@ -39,7 +42,7 @@ struct Heads {
   int query = 0;      // H
   int key_value = 0;  // K, divides H
   int width = 0;      // E
-  std::int64_t row() const { return std::int64_t(query + 2 * key_value) * width; }
+  constexpr std::int64_t row() const { return std::int64_t(query + 2 * key_value) * width; }
 };
 
 // The pages of one layer's KV cache, and which of this step's rows go where.
@@ -178,6 +181,8 @@ class Ops {
   virtual void join(Tensor out /*[n] f32*/, Tensor hi /*[n] bf16*/, Tensor lo /*[n] i16*/) = 0;
   // out[0] = Σ x², in f64, in a fixed order that depends on the number of elements alone
   virtual void sum_of_squares(Tensor out /*[1] f64*/, Tensor x /*f32 or bf16*/) = 0;
+  // One step of the optimizer over a range where the ops compute; the same bits on every backend (ops/adamw.h).
+  virtual void adamw(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece) = 0;
 
   // The type in which products are fastest and exact enough for training here: bf16 or f32.
   virtual DType preferred_activation() const = 0;

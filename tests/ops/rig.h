@@ -11,7 +11,8 @@
 //     rig.expect(a, [&](i) { return x[i] + y[i]; }, 1e-6);
 //   }};
 //
-// A backend is a device and a way to make its ops: another one is another row of backends().
+// A backend is a device and a way to make its ops: another one is another row of backends(). CUDA is among them where a
+// GPU can be used; Cuda.RunsEveryCaseOfThisRoom says whether.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +37,8 @@ struct Backend {
   std::string name;
   std::unique_ptr<Device> device;
   std::unique_ptr<Threads> threads;
-  std::unique_ptr<Worker> stream;
+  Buffer staging;  // pinned, where copies pass through
+  std::unique_ptr<Stream> stream;
   std::unique_ptr<Ops> ops;
 };
 
@@ -50,11 +52,32 @@ inline Backend cpu_backend(int threads, const OpsOptions& options = {}) {
   return made;
 }
 
-// The ways that must agree in every bit, made once.
+// Throws where no GPU can be used.
+inline Backend cuda_backend(const std::string& name, OpsOptions options = {}) {
+  Backend made;
+  made.name = name;
+  made.device = make_cuda_device();
+  made.threads = std::make_unique<Threads>(1);
+  made.staging = made.device->allocate_pinned(std::size_t(16) << 20);
+  made.stream = made.device->make_stream("ops");
+  options.rows = 4096;
+  options.heads = {32, 32, 256};
+  options.lora_inputs = options.lora_outputs = 2048;
+  options.lora_rank = 1024;
+  made.ops = make_ops(*made.device, *made.stream, *made.threads, options);
+  return made;
+}
+
+// Those of one kind of device must agree in every bit. Made once.
 inline std::vector<Backend>& backends() {
   static std::vector<Backend> all = [] {
     std::vector<Backend> made;
     for (const int threads : {1, 2, 3}) made.push_back(cpu_backend(threads));
+    try {
+      for (const char* name : {"cuda", "cuda again"}) made.push_back(cuda_backend(name));
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::unsupported && error.kind() != ErrorKind::device) throw;
+    }
     return made;
   }();
   return all;
@@ -66,6 +89,7 @@ class Rig {
 
   explicit Rig(Backend& backend) : backend_(backend) {}
   Ops& ops() { return *backend_.ops; }
+  bool on_cpu() const { return backend_.device->kind() == DeviceKind::host; }
 
   // Reproducible numbers, drawn in order of call.
   Numbers normal(std::int64_t n, double deviation = 1) {
@@ -110,6 +134,14 @@ class Rig {
     for (const std::int64_t size : shape) n *= size;
     return place(std::vector<std::byte>(std::size_t(n) * bytes_of(type), std::byte(0xff)), type, shape);
   }
+
+  // Bits as they are, in and out.
+  Tensor put_bytes(const void* bytes, DType type, std::initializer_list<std::int64_t> shape) {
+    const std::size_t n = Tensor(const_cast<void*>(bytes), type, shape).bytes();
+    const auto* const begin = static_cast<const std::byte*>(bytes);
+    return place({begin, begin + n}, type, shape);
+  }
+  std::vector<std::byte> bytes(const Tensor& tensor) { return read(tensor.data(), tensor.bytes()); }
 
   Numbers get(const Tensor& tensor) {
     const std::vector<std::byte> bytes = read(tensor.data(), tensor.bytes());
@@ -173,15 +205,31 @@ class Rig {
     std::vector<std::byte> all(bytes.size() + 2 * kGuard, std::byte(0xa5));
     std::copy(bytes.begin(), bytes.end(), all.begin() + kGuard);
     places_.push_back({backend_.device->allocate(all.size()), all.size()});
-    backend_.stream->copy(places_.back().memory.data(), all.data(), all.size());
-    backend_.stream->synchronize();
+    for_pieces(all.size(), [&](std::size_t at, std::size_t n, void* staging) {
+      std::memcpy(staging ? staging : places_.back().memory.data() + at, all.data() + at, n);
+      if (staging) backend_.stream->copy(places_.back().memory.data() + at, staging, n);
+    });
     return Tensor(places_.back().memory.data() + kGuard, type, shape);
   }
   std::vector<std::byte> read(const void* from, std::size_t bytes) {
     std::vector<std::byte> out(bytes);
-    backend_.stream->copy(out.data(), from, bytes);
     backend_.stream->synchronize();
+    const auto* const begin = static_cast<const std::byte*>(from);
+    for_pieces(bytes, [&](std::size_t at, std::size_t n, void* staging) {
+      if (staging) backend_.stream->copy(staging, begin + at, n);
+      backend_.stream->synchronize();
+      std::memcpy(out.data() + at, staging ? staging : begin + at, n);
+    });
     return out;
+  }
+  // Pieces that the staging memory holds; without one, everything at once.
+  template <class Piece>
+  void for_pieces(std::size_t bytes, const Piece& piece) {
+    const std::size_t most = backend_.staging.bytes() ? backend_.staging.bytes() : bytes;
+    for (std::size_t at = 0; at < bytes; at += most) {
+      piece(at, std::min(most, bytes - at), backend_.staging.data());
+      backend_.stream->synchronize();
+    }
   }
 
   Backend& backend_;
@@ -220,17 +268,21 @@ struct OpCase {
   std::function<void(Rig&)> run;
 };
 
-// Runs a case on all backends: right on each, and the same bits on each.
+// Runs a case on all backends: right on each, and the same bits on all of one kind.
 inline void run_case(const OpCase& op_case) {
   SCOPED_TRACE(op_case.name);
-  std::vector<std::byte> first;
+  const Backend* first = nullptr;
+  std::vector<std::byte> bits;
   for (Backend& backend : backends()) {
     Rig rig(backend);
     op_case.run(rig);
     rig.check_guards();
     if (testing::Test::HasFatalFailure()) return;
-    if (first.empty()) first = rig.bits();
-    EXPECT_TRUE(first == rig.bits()) << backend.name << " gives other bits than " << backends().front().name;
+    if (!first || first->device->kind() != backend.device->kind()) {
+      first = &backend;
+      bits = rig.bits();
+    }
+    EXPECT_TRUE(bits == rig.bits()) << backend.name << " gives other bits than " << first->name;
   }
 }
 

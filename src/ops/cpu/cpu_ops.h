@@ -54,6 +54,7 @@ class CpuOps final : public Ops {
   void convert(Tensor out, Tensor x) override;
   void join(Tensor out, Tensor hi, Tensor lo) override;
   void sum_of_squares(Tensor out, Tensor x) override;
+  void adamw(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece) override;
   DType preferred_activation() const override;
   std::string numeric_plan() const override;
 

@@ -19,4 +19,8 @@ void CpuOps::join(Tensor out, Tensor hi, Tensor lo) {
   });
 }
 
+void CpuOps::adamw(const AdamwRange& range, const AdamwStep& step, AdamwPiece piece) {
+  stream_.run([=, this] { slideway::adamw(threads_, range, step, piece); });
+}
+
 }  // namespace slideway

@@ -1,0 +1,37 @@
+// AttentionTile: what our own attention kernels are told, and how they cut rows into tiles.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/ops.h"
+
+namespace slideway {
+
+// Rows [first, first + tile rows) of the sequence [begin, end): queries in forward and d_q, keys in d_k and d_v.
+struct AttentionTile {
+  std::int32_t begin, end, first;
+};
+
+struct AttentionCall {
+  const void* qkv;
+  void* out;          // [T, H E]
+  float* lse;         // [H, T]
+  const void* d_out;  // [T, H E]
+  void* d_qkv;
+  float* deltas;  // [H, T]: Σ_e d_out · out
+  std::int64_t rows;
+  int heads, kv_heads, width, window;
+  float scale;
+  const AttentionTile* tiles;  // on the device
+  std::int64_t tile_count;
+};
+
+// Heads are padded to 64, 128 or 256 numbers; a tile has as many rows as its memory on the chip allows.
+constexpr int padded_width(int width) {
+  return width <= 64 ? 64 : width <= 128 ? 128 : 256;
+}
+constexpr int attention_tile_rows(int padded) {
+  return padded <= 128 ? 32 : 16;
+}
+
+}  // namespace slideway

@@ -6,7 +6,7 @@
 // Letters: T tokens (rows), D model width, H heads, K key-value heads, E head width, F feed-forward width,
 // V vocabulary, N sequences (or outputs of a product), C inputs of a product, R LoRA rank, P tokens a page.
 // "act" is the activation type, f32 or bf16: all act tensors of one call agree. Sums are in f32 inside, and results
-// are rounded once. Weights are f32 or bf16 and may be narrower than act.
+// are rounded once (on CUDA a bf16 product may be rounded before it is added to something). Weights are f32 or bf16 and may be narrower than act.
 //
 // Gradients: those of weights (d_weight, d_bias, d_a, d_b: always f32) are *added to*; those of activations are
 // overwritten, unless a line says "+=". Every order of sums depends on the shapes alone: never on threads or timing.

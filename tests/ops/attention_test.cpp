@@ -28,6 +28,9 @@ const Case kCases[] = {
     {"a window longer than a tile", {0, 400}, {2, 1, 16}, 200},
     {"a window longer than the sequence", {0, 33}, {2, 1, 16}, 100},
     {"wide heads", {0, 37}, {2, 1, 256}, 0},
+    {"many tiles, and rows that end within one", {0, 130, 391, 392}, {4, 2, 128}, 0},
+    {"a window over many tiles", {0, 300, 513}, {2, 1, 64}, 70},
+    {"a width between those of tensor cores", {0, 140}, {4, 1, 96}, 0},
     {"scores far apart", {0, 150}, {2, 1, 16}, 0, 0.5f, 2},
 };
 
@@ -98,11 +101,13 @@ TEST(Attention, IsTheSoftmaxOfItsFormulaAndItsGradient) {
                   const Sequences sequences{c.starts, c.window};
                   const Reference right = reference(c, qkv, d_out);
                   rig.ops().attention(out, lse, QKV, c.heads, sequences, c.factor());
-                  rig.expect("out", out, right.out, 2e-6);
+                  // On tensor cores weights are rounded to bf16 before they meet the values.
+                  const bool exact = act == DType::f32 || rig.on_cpu();
+                  rig.expect("out", out, right.out, exact ? 2e-6 : 4e-3);
                   rig.expect("lse", lse, right.lse, 1e-6);
                   rig.ops().attention_backward(d_qkv, D, out, lse, QKV, c.heads, sequences, c.factor());
                   // out is rounded where act is bf16, and so is the dot product that softmax's gradient starts from.
-                  rig.expect("d_qkv", d_qkv, right.d_qkv, act == DType::f32 ? 5e-6 : 4e-3);
+                  rig.expect("d_qkv", d_qkv, right.d_qkv, act == DType::f32 ? 5e-6 : exact ? 4e-3 : 8e-3);
                 }});
     }
   }

@@ -32,7 +32,7 @@ void add(Numbers& to, std::int64_t begin, const Numbers& x) {
 struct Rows {
   std::int64_t T, D;
 };
-constexpr Rows kRows[] = {{1, 1}, {1, 16}, {3, 17}, {70, 40}, {130, 7}, {2, 576}};
+constexpr Rows kRows[] = {{1, 1}, {1, 16}, {3, 17}, {70, 40}, {130, 7}, {2, 576}, {1, 2056}};
 
 std::string name(std::int64_t T, std::int64_t D, DType act, DType weight) {
   return std::to_string(T) + "x" + std::to_string(D) + " " + name_text(act) + ", weight " + name_text(weight);
@@ -102,7 +102,7 @@ TEST(RmsNorm, LeavesAGradientOutThatIsNotWanted) {
             }});
 }
 
-constexpr Heads kHeads[] = {{1, 1, 16}, {4, 2, 8}, {3, 1, 20}, {2, 2, 64}};
+constexpr Heads kHeads[] = {{1, 1, 16}, {4, 2, 8}, {3, 1, 20}, {2, 2, 64}, {3, 1, 128}};
 
 TEST(HeadNorm, NormsQueriesAndKeysAndCopiesValues) {
   for (const Heads& heads : kHeads) {

@@ -1,4 +1,4 @@
-// Attention of our own, in f32: where cuDNN is not there or declines (f32, odd widths), and what it is held to.
+// Attention in f32, whatever the type and width: where tensor cores do not take it (attention_mma.cu).
 //
 // A block of 128 threads, 8 × 16, works on a tile of queries (or, for d_k and d_v, of keys) of one head, against tiles of
 // the other side in ascending order; scores never leave the chip. Softmax is the running one: m' = max(m, scores),
@@ -6,7 +6,6 @@
 // gradient is summed by one block, so that no order is left to chance.
 #include "ops/cuda/attention_tile.h"
 #include "ops/cuda/cuda_ops.h"
-#include "ops/cuda/cudnn.h"
 #include "ops/cuda/numbers.cuh"
 #include "ops/shapes.h"
 
@@ -375,20 +374,21 @@ void CudaOps::attention(Tensor out, Tensor lse, Tensor qkv, Heads heads, const S
   check_width(heads);
   use();
   if (qkv.size(0) == 0) return;
-  if (cudnn_ && cudnn_->forward({out, lse, qkv, heads, sequences, scale}, host_data_)) return;
+  AttentionCall call{.qkv = qkv.data(),
+                     .out = out.data(),
+                     .lse = lse.f32(),
+                     .rows = qkv.size(0),
+                     .heads = heads.query,
+                     .kv_heads = heads.key_value,
+                     .width = heads.width,
+                     .window = sequences.window,
+                     .scale = scale};
+  const bool mma = mma_attention_takes(call, qkv.dtype());
   const std::vector<AttentionTile> tiles =
-      tiles_of(sequences, attention_tile_rows(padded_width(heads.width)));
-  const AttentionCall call{.qkv = qkv.data(),
-                           .out = out.data(),
-                           .lse = lse.f32(),
-                           .rows = qkv.size(0),
-                           .heads = heads.query,
-                           .kv_heads = heads.key_value,
-                           .width = heads.width,
-                           .window = sequences.window,
-                           .scale = scale,
-                           .tiles = host_data_.put(std::span<const AttentionTile>(tiles)),
-                           .tile_count = std::int64_t(tiles.size())};
+      tiles_of(sequences, mma ? kForwardQueries : attention_tile_rows(padded_width(heads.width)));
+  call.tiles = host_data_.put(std::span<const AttentionTile>(tiles));
+  call.tile_count = std::int64_t(tiles.size());
+  if (mma) return mma_attention(call, handle());
   with_type(qkv.dtype(), [&](auto zero) {
     with_width(heads.width, [&](auto e) {
       launch(forward_kernel<decltype(zero), e()>, Cut<e()>::bytes(2, 1), heads.query, call, handle());
@@ -403,30 +403,31 @@ void CudaOps::attention_backward(Tensor d_qkv, Tensor d_out, Tensor out, Tensor 
   use();
   const std::int64_t T = qkv.size(0);
   if (T == 0) return;
-  if (cudnn_ && cudnn_->backward({out, lse, qkv, heads, sequences, scale, d_qkv, d_out}, host_data_)) return;
   CHECK(heads.query * T * sizeof(float) <= workspace_.deltas.size(), "attention_backward of ", T,
         " rows and ", heads.query, " heads, but OpsOptions said ", options_.rows, " and ",
         options_.heads.query);
+  AttentionCall call{.qkv = qkv.data(),
+                     .out = out.data(),
+                     .lse = lse.f32(),
+                     .d_out = d_out.data(),
+                     .d_qkv = d_qkv.data(),
+                     .deltas = reinterpret_cast<float*>(workspace_.deltas.data()),
+                     .rows = T,
+                     .heads = heads.query,
+                     .kv_heads = heads.key_value,
+                     .width = heads.width,
+                     .window = sequences.window,
+                     .scale = scale};
+  const bool mma = mma_attention_takes(call, qkv.dtype());
   const std::vector<AttentionTile> tiles =
-      tiles_of(sequences, attention_tile_rows(padded_width(heads.width)));
-  const AttentionCall call{.qkv = qkv.data(),
-                           .out = out.data(),
-                           .lse = lse.f32(),
-                           .d_out = d_out.data(),
-                           .d_qkv = d_qkv.data(),
-                           .deltas = reinterpret_cast<float*>(workspace_.deltas.data()),
-                           .rows = T,
-                           .heads = heads.query,
-                           .kv_heads = heads.key_value,
-                           .width = heads.width,
-                           .window = sequences.window,
-                           .scale = scale,
-                           .tiles = host_data_.put(std::span<const AttentionTile>(tiles)),
-                           .tile_count = std::int64_t(tiles.size())};
+      tiles_of(sequences, mma ? kBackwardRows : attention_tile_rows(padded_width(heads.width)));
+  call.tiles = host_data_.put(std::span<const AttentionTile>(tiles));
+  call.tile_count = std::int64_t(tiles.size());
   with_type(qkv.dtype(), [&](auto zero) {
     using A = decltype(zero);
     deltas_kernel<A><<<unsigned(pieces_of(T * heads.query, 8)), 8 * kWarp, 0, handle()>>>(call);
     check_launch();
+    if (mma) return mma_attention_backward(call, handle());
     with_width(heads.width, [&](auto e) {
       launch(d_queries_kernel<A, e()>, Cut<e()>::bytes(4, 1), heads.query, call, handle());
       launch(d_keys_kernel<A, e()>, Cut<e()>::bytes(4, 2), heads.key_value, call, handle());

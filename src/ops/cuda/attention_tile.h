@@ -1,6 +1,8 @@
 // AttentionTile: what our own attention kernels are told, and how they cut rows into tiles.
 #pragma once
 
+#include <cuda_runtime_api.h>
+
 #include <cstdint>
 
 #include "ops/ops.h"
@@ -33,5 +35,12 @@ constexpr int padded_width(int width) {
 constexpr int attention_tile_rows(int padded) {
   return padded <= 128 ? 32 : 16;
 }
+
+// On tensor cores (attention_mma.cu).
+constexpr int kForwardQueries = 128, kBackwardRows = 64;
+bool mma_attention_takes(const AttentionCall& call, DType type);
+void mma_attention(const AttentionCall& call, cudaStream_t stream);  // tiles of kForwardQueries rows
+void mma_attention_backward(const AttentionCall& call,
+                            cudaStream_t stream);  // tiles of kBackwardRows; with deltas
 
 }  // namespace slideway

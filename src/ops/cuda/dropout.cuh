@@ -12,24 +12,26 @@ struct DeviceMask {
   std::uint32_t threshold;
   float scale;
 
-  __device__ float factor(std::int64_t token, std::int64_t column) const {
+  // The bits of columns c, c + 16, c + 32 and c + 48 of the 64 that column is among.
+  __device__ uint4 block(std::int64_t token, std::int64_t column) const {
     const auto minor = std::uint64_t(column / 64 * 16 + column % 16);
-    std::uint32_t c0 = std::uint32_t(minor), c1 = std::uint32_t(minor >> 32), c2 = std::uint32_t(token),
-                  c3 = std::uint32_t(std::uint64_t(token) >> 32);
+    uint4 c{std::uint32_t(minor), std::uint32_t(minor >> 32), std::uint32_t(token),
+            std::uint32_t(std::uint64_t(token) >> 32)};
     std::uint32_t k0 = std::uint32_t(key), k1 = std::uint32_t(key >> 32);
 #pragma unroll
     for (int round = 0; round < 10; ++round) {
-      const std::uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
-      const std::uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
-      c0 = high1 ^ c1 ^ k0;
-      c1 = low1;
-      c2 = high0 ^ c3 ^ k1;
-      c3 = low0;
+      const std::uint32_t high0 = __umulhi(0xD2511F53u, c.x), low0 = 0xD2511F53u * c.x;
+      const std::uint32_t high1 = __umulhi(0xCD9E8D57u, c.z), low1 = 0xCD9E8D57u * c.z;
+      c = {high1 ^ c.y ^ k0, low1, high0 ^ c.w ^ k1, low0};
       k0 += 0x9E3779B9u;
       k1 += 0xBB67AE85u;
     }
+    return c;
+  }
+  __device__ float factor(std::int64_t token, std::int64_t column) const {
+    const uint4 c = block(token, column);
     const int word = int(column / 16 % 4);
-    const std::uint32_t bits = word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
+    const std::uint32_t bits = word == 0 ? c.x : word == 1 ? c.y : word == 2 ? c.z : c.w;
     return bits >> 8 >= threshold ? scale : 0.0f;
   }
 };

@@ -1,9 +1,11 @@
-// LoRA's additions to a projection, forward and backward: one launch for all parts of a target, whatever their ranks and
-// rows. Sums are chains over the ascending index in f32, so a row's results do not depend on the other rows.
+// LoRA's additions to a projection, forward and backward: by the library's products where they take it (lora_products.h),
+// else one launch for all parts of a target, whatever their ranks and rows. There sums are chains over the ascending index
+// in f32, so a row's results do not depend on the other rows.
 #include <algorithm>
 
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/dropout.cuh"
+#include "ops/cuda/lora_products.h"
 #include "ops/cuda/tile_product.cuh"
 #include "ops/shapes.h"
 
@@ -205,6 +207,10 @@ dim3 grid(std::int64_t first, std::int64_t first_tile, std::int64_t second, std:
   return {unsigned(pieces_of(first, first_tile)), unsigned(pieces_of(second, second_tile)), unsigned(parts)};
 }
 
+const std::int64_t* tokens_of(const Dropout& dropout, HostData& host_data) {
+  return dropout.p > 0 ? host_data.put(dropout.tokens) : nullptr;
+}
+
 Target on_device(const LoraTarget& lora, std::int64_t inputs, std::int64_t outputs, const Dropout& dropout,
                  HostData& host_data) {
   std::vector<Part> parts;
@@ -230,7 +236,7 @@ Target on_device(const LoraTarget& lora, std::int64_t inputs, std::int64_t outpu
           .v_width = lora.v_width,
           .inputs = inputs,
           .outputs = outputs,
-          .tokens = dropout.p > 0 ? host_data.put(dropout.tokens) : nullptr};
+          .tokens = tokens_of(dropout, host_data)};
 }
 
 }  // namespace
@@ -240,6 +246,9 @@ void CudaOps::lora_shrink(Tensor v, Tensor x, const LoraTarget& lora, const Drop
   use();
   const Most most(lora);
   if (most.rows == 0) return;
+  LoraProducts products(products_, workspace_.lora, handle());
+  if (!options_.row_invariant && products.take(x, {}, v, lora))
+    return products.shrink(v, x, lora, dropout, tokens_of(dropout, host_data_));
   const Target target = on_device(lora, x.size(1), 0, dropout, host_data_);
   with_type(x.dtype(), [&](auto zero) {
     using A = decltype(zero);
@@ -254,6 +263,8 @@ void CudaOps::lora_expand(Tensor y, Tensor v, const LoraTarget& lora) {
   use();
   const Most most(lora);
   if (most.rows == 0) return;
+  LoraProducts products(products_, workspace_.lora, handle());
+  if (!options_.row_invariant && products.take({}, y, v, lora)) return products.expand(y, v, lora);
   const Target target = on_device(lora, 0, y.size(1), {}, host_data_);
   with_type(y.dtype(), [&](auto zero) {
     using A = decltype(zero);
@@ -270,15 +281,21 @@ void CudaOps::lora_backward(Tensor d_x, Tensor d_y, Tensor x, Tensor v, const Lo
   const Most most(lora);
   if (most.rows == 0) return;
   const std::size_t parts = lora.parts.size();
+  LoraProducts products(products_, workspace_.lora, handle());
+  const bool by_library = !options_.row_invariant && products.take(x, d_y, v, lora);
   const Target target = on_device(lora, x.size(1), d_y.size(1), dropout, host_data_);
+  if (by_library) products.backward(d_x, d_y, x, v, lora, dropout, target.tokens);
+  if (by_library && (!d_x || !target.tokens)) return;
   with_type(x.dtype(), [&](auto zero) {
     using A = decltype(zero);
-    d_b_kernel<<<grid(most.outputs, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
-        numbers<A>(d_y), v.f32(), target);
-    d_v_kernel<<<grid(most.rows, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
-        v.f32(), numbers<A>(d_y), target);
-    d_a_kernel<<<grid(x.size(1), kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
-        v.f32(), numbers<A>(x), target);
+    if (!by_library) {
+      d_b_kernel<<<grid(most.outputs, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
+          numbers<A>(d_y), v.f32(), target);
+      d_v_kernel<<<grid(most.rows, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
+          v.f32(), numbers<A>(d_y), target);
+      d_a_kernel<<<grid(x.size(1), kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
+          v.f32(), numbers<A>(x), target);
+    }
     if (d_x)
       d_x_kernel<<<grid(x.size(0), kRows, x.size(1), kColumns, 1), kTileThreads, 0, handle()>>>(
           numbers<A>(d_x), v.f32(), target);

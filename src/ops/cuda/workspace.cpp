@@ -1,6 +1,7 @@
 #include "ops/cuda/workspace.h"
 
 #include "ops/cuda/cudnn.h"
+#include "ops/cuda/lora_products.h"
 #include "ops/cuda/products.h"
 #include "ops/cuda_backend.h"
 
@@ -16,7 +17,7 @@ WorkspaceSizes workspace_sizes(const OpsOptions& o) {
   sizes.host_data = (std::uint64_t(2) << 20) + up(64 * rows);
   sizes.deltas = up(heads * rows * sizeof(float));
   sizes.attention = up(cudnn_workspace_bytes(o));
-  sizes.lora = up(0);
+  sizes.lora = up(lora_workspace_bytes(o));
   return sizes;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/inspect.h"
 #include "cli/merge.h"
 #include "cli/plan.h"
+#include "cli/serve.h"
 #include "cli/train.h"
 #include "core/error.h"
 
@@ -44,6 +45,7 @@ int run(int argc, char** argv) {
   add_inspect(app, exit_code);
   add_merge(app, exit_code);
   add_plan(app, exit_code);
+  add_serve(app, exit_code);
   if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
   try {
     app.parse(argc, argv);

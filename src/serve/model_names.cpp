@@ -1,0 +1,146 @@
+#include "serve/model_names.h"
+
+#include <algorithm>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "serve/api_error.h"
+#include "serve/fields.h"
+
+namespace slideway {
+namespace {
+
+constexpr std::size_t kMaxNameBytes = 256;
+const char* const kConfigName = "adapter_config.json";
+
+bool is_name(const std::string& name) {
+  if (name.empty() || name.size() > kMaxNameBytes) return false;
+  if (name.front() == '/' || name.find("..") != std::string::npos) return false;
+  return std::none_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7F || c == '\\' || c == '%';
+  });
+}
+
+bool within(const fs::path& path, const fs::path& root) {
+  const auto [rest, _] = std::mismatch(root.begin(), root.end(), path.begin(), path.end());
+  return rest == root.end();
+}
+
+[[noreturn]] void fail_unknown(const std::string& name) {
+  fail_api({.status = 404, .param = "model", .code = "model_not_found"}, "The model `", name,
+           "` does not exist.");
+}
+
+}  // namespace
+
+ModelNames::ModelNames(std::vector<std::string> base, std::string root, const ModelLayout& layout,
+                       fs::path folder)
+    : base_(std::move(base)), root_(std::move(root)), layout_(layout), folder_(std::move(folder)) {
+  if (folder_.empty()) return;
+  if (!fs::is_directory(folder_))
+    fail(ErrorKind::not_found, "there is no folder of adapters ", folder_.string());
+  folder_ = fs::canonical(folder_);
+  rescan();
+}
+
+ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* key) {
+  if (model.empty() || std::find(base_.begin(), base_.end(), model) != base_.end()) {
+    if (key && !key->base) fail_unknown(model.empty() ? base() : model);
+    return {model.empty() ? base() : model, nullptr};
+  }
+  std::string name = model;
+  const std::lock_guard lock(mutex_);
+  auto found = entries_.find(name);
+  for (const std::string& base : base_) {
+    if (found != entries_.end() || !model.starts_with(base + ":")) continue;
+    name = model.substr(base.size() + 1);
+    found = entries_.find(name);
+  }
+  if (found == entries_.end() || (key && !key->may_use(name))) fail_unknown(model);
+  Entry& entry = found->second;
+  if (!entry.adapter) entry.adapter = std::make_shared<const Adapter>(load_adapter(entry.path, layout_));
+  return {name, entry.adapter};
+}
+
+std::vector<ModelNames::Card> ModelNames::cards(const AccessKey* key) const {
+  std::vector<Card> out;
+  if (!key || key->base)
+    for (const std::string& name : base_) out.push_back({.name = name, .root = root_});
+  const std::lock_guard lock(mutex_);
+  for (const auto& [name, entry] : entries_)
+    if (!key || key->may_use(name))
+      out.push_back({.name = name, .root = entry.path.string(), .adapter = true});
+  return out;
+}
+
+// A path of a load request: beneath the folder of adapters, links followed.
+fs::path ModelNames::inside(const std::string& path) const {
+  if (folder_.empty())
+    fail_api({.type = "BadRequestError", .param = "lora_path"}, "The server was started without --adapters.");
+  if (path.find('\0') != std::string::npos) fail_field("lora_path", "lora_path holds a NUL byte");
+  std::error_code error;
+  const fs::path whole = fs::weakly_canonical(folder_ / path, error);
+  if (error || !within(whole, folder_))
+    fail_api({.type = "BadRequestError", .param = "lora_path"},
+             "lora_path should lie in the server's folder of adapters.");
+  return whole;
+}
+
+void ModelNames::load(const std::string& name, const std::string& path, bool replace) {
+  if (!is_name(name))
+    fail_api({.type = "BadRequestError", .param = "lora_name"}, "lora_name should be a plain name of up to ",
+             kMaxNameBytes, " bytes, found ", shown(name));
+  if (std::find(base_.begin(), base_.end(), name) != base_.end())
+    fail_api({.type = "InvalidUserInput", .param = "lora_name"}, "The name '", name,
+             "' is the base model's.");
+  const fs::path folder = inside(path);
+  const auto fail_loaded = [&] {
+    fail_api({.type = "InvalidUserInput", .param = "lora_name"}, "The lora adapter '", name,
+             "' has already been loaded.",
+             " If you want to load the adapter in place, set 'load_inplace' to True.");
+  };
+  const auto taken = [&] {
+    const std::lock_guard lock(mutex_);
+    const auto found = entries_.find(name);
+    return found != entries_.end() && found->second.adapter;
+  };
+  if (!replace && taken()) fail_loaded();
+  if (!fs::exists(folder / kConfigName))
+    fail_api({.status = 404, .type = "NotFoundError", .param = "lora_path"}, "Loading lora ", name,
+             " failed: No adapter found for ", path);
+  std::shared_ptr<const Adapter> adapter;
+  try {
+    adapter = std::make_shared<const Adapter>(load_adapter(folder, layout_));
+  } catch (const Error& error) {
+    if (status_of(error.kind()) >= 500) throw;
+    fail_api({.type = "BadRequestError", .param = "lora_path"}, error.what());
+  }
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[name];
+  if (entry.adapter && !replace) fail_loaded();
+  entry = {.path = folder, .adapter = std::move(adapter), .by_hand = true};
+}
+
+void ModelNames::unload(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  if (entries_.erase(name) == 0)
+    fail_api({.status = 404, .type = "NotFoundError", .param = "lora_name"}, "The lora adapter '", name,
+             "' cannot be found.");
+}
+
+void ModelNames::rescan() {
+  if (folder_.empty()) return;
+  std::map<std::string, fs::path> there;
+  std::error_code error;
+  for (const fs::directory_entry& item : fs::directory_iterator(folder_, error)) {
+    const std::string name = item.path().filename().string();
+    if (is_leftover(item.path()) || !is_name(name) || !fs::exists(item.path() / kConfigName)) continue;
+    if (within(fs::weakly_canonical(item.path()), folder_)) there[name] = item.path();
+  }
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_,
+                [&](const auto& entry) { return !entry.second.by_hand && !there.contains(entry.first); });
+  for (auto& [name, path] : there) entries_.try_emplace(name, Entry{.path = path});
+}
+
+}  // namespace slideway

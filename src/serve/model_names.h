@@ -1,0 +1,67 @@
+// ModelNames: what a request's "model" may say, and what it means: the base model or one of its adapters.
+//
+// Adapters come from a folder, where each subfolder with an adapter_config.json is one of its name, and from load().
+// The folder is looked at again every few seconds (rescan). "base:adapter" is another way to say "adapter". A name that a
+// key may not use is not found.
+//
+// A name is a text of up to 256 bytes without control characters, "..", a backslash or a % code, and not a path from the
+// root: it is never joined to a path that something is written to or removed from.
+//
+// Threads  any
+// Errors   ApiError with vLLM's texts
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lora/adapter.h"
+#include "serve/access.h"
+
+namespace slideway {
+
+class ModelNames {
+ public:
+  struct Found {
+    std::string name;
+    std::shared_ptr<const Adapter> adapter;  // null: the base model
+  };
+  struct Card {
+    std::string name;
+    std::string root;  // where it lies
+    bool adapter = false;
+  };
+
+  // base: the base model's names, the first its own; root: its path. folder: of adapters; empty: none.
+  ModelNames(std::vector<std::string> base, std::string root, const ModelLayout& layout,
+             std::filesystem::path folder);
+
+  // Loads an adapter that is used for the first time. An empty name is the base model's.
+  Found find(const std::string& model, const AccessKey* key);
+  std::vector<Card> cards(const AccessKey* key) const;  // base first
+  const std::string& base() const { return base_.front(); }
+
+  void load(const std::string& name, const std::string& path, bool replace);
+  void unload(const std::string& name);
+  void rescan();
+
+ private:
+  struct Entry {
+    std::filesystem::path path;
+    std::shared_ptr<const Adapter> adapter;  // null: not loaded yet
+    bool by_hand = false;                    // load() named it
+  };
+  std::filesystem::path inside(const std::string& path) const;
+
+  std::vector<std::string> base_;
+  std::string root_;
+  const ModelLayout& layout_;
+  std::filesystem::path folder_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace slideway

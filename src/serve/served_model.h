@@ -1,0 +1,52 @@
+// ServedModel: a model that answers: its engine, tokenizer and template, and the names it and its adapters go by.
+//
+// Threads  the API's, any; names have their own lock
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "serve/access.h"
+#include "serve/engine_thread.h"
+#include "serve/http.h"
+#include "serve/model_names.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+namespace slideway {
+
+struct ServedModelOptions {
+  bool special_text = false;      // text of prompts and messages that spells a control token becomes it
+  bool request_template = false;  // a request may bring its own chat template
+};
+
+struct ServedModel {
+  ServedModelOptions options;
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::unique_ptr<ChatTemplate> chat;  // null: none
+  std::vector<std::int32_t> end_ids;
+  SamplingOptions sampling;  // what a request leaves open
+  std::int64_t context = 0, vocab_size = 0;
+  std::unique_ptr<ModelNames> names;
+  EngineThread* engine = nullptr;
+  std::int64_t created = 0;  // seconds since 1970
+};
+
+// A request as its route sees it.
+struct ApiCall {
+  const HttpRequest& http;
+  const AccessKey* key;  // null: there are no keys
+  ServedModel& model;
+};
+
+HttpReply complete(const ApiCall& call);
+HttpReply chat(const ApiCall& call);
+HttpReply list_models(const ApiCall& call);
+HttpReply show_model(const ApiCall& call);
+HttpReply tokenize(const ApiCall& call);
+HttpReply detokenize(const ApiCall& call);
+HttpReply load_adapter_route(const ApiCall& call);
+HttpReply unload_adapter_route(const ApiCall& call);
+
+}  // namespace slideway

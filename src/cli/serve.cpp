@@ -87,6 +87,8 @@ struct Serving {
                       .kv_bytes = options.kv_bytes > 0 ? options.kv_bytes : std::min(most, kDefaultKvBytes),
                       .max_lora_rank = options.max_lora_rank});
     read_model(options);
+    model.metrics = std::make_unique<Metrics>(options.names.front(), kv.page_tokens,
+                                              engine->cache().pool().size(), options.max_sequences);
     thread = std::make_unique<EngineThread>(*engine);
     model.engine = thread.get();
     watcher = std::jthread([this](const std::stop_token& stop) { watch(stop); });

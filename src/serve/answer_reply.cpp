@@ -62,6 +62,24 @@ AnswerReply::AnswerReply(AnswerHead head, std::unique_ptr<AnswerForm> form, std:
       generation_(std::move(generation)),
       going_(choices_.size()) {}
 
+AnswerReply::~AnswerReply() {
+  generation_ = nullptr;
+  std::int64_t made = 0;
+  for (const AnswerChoice& choice : choices_) made += choice.text.tokens();
+  head_.metrics->ended({.model = head_.served_by,
+                        .finish = failed_      ? "error"
+                                  : going_ > 0 ? "cancelled"
+                                               : choices_.front().text.finish_reason(),
+                        .prompt_tokens = head_.prompt_tokens,
+                        .answer_tokens = made,
+                        .first_token = first_token_,
+                        .whole = seconds()});
+}
+
+double AnswerReply::seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - arrival_).count();
+}
+
 LaterReply::State AnswerReply::advance(HttpReply& reply) {
   generation_->take(events_);
   std::string out;
@@ -95,6 +113,7 @@ LaterReply::State AnswerReply::advance(HttpReply& reply) {
 
 LaterReply::State AnswerReply::refuse(HttpReply& reply, const GenerationEvent& event) {
   generation_ = nullptr;
+  failed_ = true;
   const int status = status_of(event.kind);
   if (streaming_ || !reply.body.empty()) {
     reply.type = kEventStream;
@@ -111,6 +130,7 @@ LaterReply::State AnswerReply::refuse(HttpReply& reply, const GenerationEvent& e
 void AnswerReply::take(const GenerationEvent& event, std::string& out) {
   AnswerChoice& choice = choices_[event.sequence];
   if (choice.text.ended()) return;
+  if (first_token_ == 0) first_token_ = seconds();
   AnswerText::Piece piece = choice.text.push(event.event);
   if (choice.text.ended()) --going_;
   if (choice.text.stopped_by_text() && !event.event.finish) generation_->cancel(event.sequence);

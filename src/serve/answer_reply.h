@@ -7,6 +7,7 @@
 //   errors    before anything was sent: an HTTP status; after: data: {"error": …}, and the stream ends
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "serve/engine_thread.h"
 #include "serve/fields.h"
 #include "serve/http.h"
+#include "serve/metrics.h"
 
 namespace slideway {
 
@@ -45,12 +47,15 @@ struct AnswerHead {
   std::int64_t created = 0;  // seconds since 1970
   std::int64_t prompt_tokens = 0;
   bool stream = false, include_usage = false;
+  std::string served_by = {};  // the adapter's or the base's name, for metrics
+  Metrics* metrics = nullptr;
 };
 
 class AnswerReply final : public LaterReply {
  public:
   AnswerReply(AnswerHead head, std::unique_ptr<AnswerForm> form, std::vector<AnswerChoice> choices,
               std::unique_ptr<Generation> generation);
+  ~AnswerReply() override;
   State advance(HttpReply& reply) override;
 
  private:
@@ -59,6 +64,7 @@ class AnswerReply final : public LaterReply {
   void write_chunk(Json choices, std::string& out);
   Json frame(bool chunk) const;
   Json usage() const;
+  double seconds() const;  // since arrival
 
   AnswerHead head_;
   std::unique_ptr<AnswerForm> form_;
@@ -67,7 +73,9 @@ class AnswerReply final : public LaterReply {
   std::vector<GenerationEvent> events_;
   std::vector<Json> pieces_;
   std::size_t going_;  // choices that have not ended
-  bool streaming_ = false;
+  bool streaming_ = false, failed_ = false;
+  std::chrono::steady_clock::time_point arrival_ = std::chrono::steady_clock::now();
+  double first_token_ = 0;  // seconds from arrival; 0: none yet
 };
 
 // Log-probabilities as JSON has them: −∞ as −9999, as others write it.

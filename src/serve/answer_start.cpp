@@ -63,7 +63,9 @@ HttpReply start_answer(const ApiCall& call, const AnswerFields& fields, std::vec
                   .model = fields.model.empty() ? found.name : fields.model,
                   .created = now_seconds(),
                   .stream = fields.stream,
-                  .include_usage = fields.include_usage};
+                  .include_usage = fields.include_usage,
+                  .served_by = found.name,
+                  .metrics = model.metrics.get()};
   std::vector<Request> requests;
   std::vector<AnswerChoice> choices;
   for (const AnswerPrompt& prompt : prompts) {
@@ -82,8 +84,9 @@ HttpReply start_answer(const ApiCall& call, const AnswerFields& fields, std::vec
   }
   HttpReply reply;
   reply.log = "model=" + dump(found.name) + " prompt_tokens=" + std::to_string(head.prompt_tokens);
-  reply.later = std::make_unique<AnswerReply>(std::move(head), std::move(form), std::move(choices),
-                                              model.engine->generate(std::move(requests), call.http.wake));
+  reply.later = std::make_unique<AnswerReply>(
+      std::move(head), std::move(form), std::move(choices),
+      model.engine->generate(std::move(requests), found.adapter ? found.name : "", call.http.wake));
   return reply;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "serve/api_error.h"
+#include "serve/embedded.h"
 #include "serve/fields.h"
 
 namespace slideway {
@@ -14,6 +15,10 @@ constexpr ApiRoute kRoutes[] = {
     {"GET", "/health", Needs::nothing, nullptr},
     {"GET", "/ready", Needs::nothing, nullptr},
     {"GET", "/version", Needs::key, nullptr},
+    {"GET", "/", Needs::key, nullptr},
+    {"GET", "/openapi.json", Needs::key, nullptr},
+    {"GET", "/metrics", Needs::key, show_metrics},
+    {"GET", "/status", Needs::key, show_status},
     {"GET", "/v1/models", Needs::key, list_models},
     {"GET", "/v1/models/", Needs::key, show_model},
     {"POST", "/v1/completions", Needs::key, complete},
@@ -23,6 +28,14 @@ constexpr ApiRoute kRoutes[] = {
     {"POST", "/v1/load_lora_adapter", Needs::admin, load_adapter_route},
     {"POST", "/v1/unload_lora_adapter", Needs::admin, unload_adapter_route},
 };
+
+// One page that needs nothing but this server; what it runs is its own script alone.
+HttpReply status_page() {
+  return {
+      .type = "text/html; charset=utf-8",
+      .headers = {{"Content-Security-Policy", "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'"}},
+      .body = std::string(kStatusPage)};
+}
 
 bool is_at(const ApiRoute& route, const std::string& path) {
   const std::string_view own = route.path;
@@ -103,6 +116,8 @@ HttpReply Api::answer(const HttpRequest& request) const {
   try {
     const ApiRoute& route = route_of(request);
     if (route.answer) return route.answer({request, access_.find(request.header("authorization")), *model_});
+    if (request.path == "/") return status_page();
+    if (request.path == "/openapi.json") return {.body = std::string(kOpenApi)};
     if (request.path == "/version") return {.body = dump({{"version", SLIDEWAY_VERSION}})};
     return health(request.path == "/ready");
   } catch (const std::exception&) {

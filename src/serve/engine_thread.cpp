@@ -49,7 +49,7 @@ EngineThread::~EngineThread() {
   thread_.join();
 }
 
-std::unique_ptr<Generation> EngineThread::generate(std::vector<Request> requests,
+std::unique_ptr<Generation> EngineThread::generate(std::vector<Request> requests, const std::string& adapter,
                                                    std::function<void()> wake) {
   std::unique_ptr<Generation> generation(new Generation(*this));
   auto line = std::make_shared<Generation::Line>();
@@ -58,8 +58,8 @@ std::unique_ptr<Generation> EngineThread::generate(std::vector<Request> requests
   generation->line_ = line;
   // std::function wants to be copied.
   auto shared = std::make_shared<std::vector<Request>>(std::move(requests));
-  post([this, line, shared](Engine&) {
-    for (std::size_t i = 0; i < shared->size(); ++i) add({line, i}, std::move((*shared)[i]));
+  post([this, line, shared, adapter](Engine&) {
+    for (std::size_t i = 0; i < shared->size(); ++i) add({line, i, adapter}, std::move((*shared)[i]));
   });
   return generation;
 }
@@ -87,7 +87,31 @@ bool EngineThread::failed() const {
 }
 
 void EngineThread::run() {
-  while (wait_for_work()) step();
+  note_status();
+  while (wait_for_work()) {
+    step();
+    note_status();
+  }
+}
+
+void EngineThread::note_status() {
+  const BlockPool& pool = engine_.cache().pool();
+  EngineStatus status{.blocks = pool.size(),
+                      .free_blocks = pool.free(),
+                      .block_bytes = engine_.cache().shape().page_bytes,
+                      .tokens = tokens_};
+  for (const auto& [id, slot] : slots_) {
+    ++(slot.started ? status.running : status.waiting);
+    if (!slot.adapter.empty())
+      (slot.started ? status.running_adapters : status.waiting_adapters).insert(slot.adapter);
+  }
+  const std::lock_guard lock(mutex_);
+  status_ = std::move(status);
+}
+
+EngineStatus EngineThread::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
 }
 
 // Does what was posted; false when the thread is to end.
@@ -109,6 +133,8 @@ void EngineThread::step() {
     for (const TokenEvent& event : engine_.step()) {
       const auto found = slots_.find(event.request);
       if (found == slots_.end()) continue;
+      found->second.started = true;
+      if (event.token >= 0) ++tokens_;
       const Slot slot = found->second;
       if (event.finish) {
         slots_.erase(found);

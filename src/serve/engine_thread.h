@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +31,15 @@ struct GenerationEvent {
   std::size_t sequence = 0;  // of those that were given to generate
   TokenEvent event;
   ErrorKind kind = ErrorKind::internal;  // where event.finish is an error
+};
+
+// What the engine is doing, as of its last step.
+struct EngineStatus {
+  std::int64_t running = 0, waiting = 0;  // sequences: with a token already, or not yet
+  std::int64_t blocks = 0, free_blocks = 0;
+  std::uint64_t block_bytes = 0;
+  std::int64_t tokens = 0;  // made since the start
+  std::set<std::string> running_adapters, waiting_adapters;
 };
 
 class EngineThread;
@@ -54,7 +64,10 @@ class EngineThread {
   explicit EngineThread(Engine& engine);
   ~EngineThread();
 
-  std::unique_ptr<Generation> generate(std::vector<Request> requests, std::function<void()> wake);
+  // adapter: its name, for the status; empty: the base model.
+  std::unique_ptr<Generation> generate(std::vector<Request> requests, const std::string& adapter,
+                                       std::function<void()> wake);
+  EngineStatus status() const;
   // Runs between two steps.
   void post(std::function<void(Engine&)> work);
   // As post, and waits for it.
@@ -66,7 +79,10 @@ class EngineThread {
   struct Slot {
     std::shared_ptr<Generation::Line> line;
     std::size_t sequence = 0;
+    std::string adapter = {};
+    bool started = false;
   };
+  void note_status();
   void run();
   bool wait_for_work();
   void step();
@@ -75,10 +91,12 @@ class EngineThread {
   void fail_all(const Error& error);
 
   Engine& engine_;
-  std::map<RequestId, Slot> slots_;  // of the engine's thread
+  std::map<RequestId, Slot> slots_;  // of the engine's thread, as is
+  std::int64_t tokens_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::function<void(Engine&)>> work_;
+  EngineStatus status_;
   bool stopping_ = false, failed_ = false;
   std::thread thread_;
 };

@@ -21,6 +21,7 @@ namespace {
 
 using asio::ip::tcp;
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
+constexpr int kSendBytes = 128 << 10;                   // that the system keeps for a reader who is slow
 constexpr auto kPause = std::chrono::milliseconds(50);  // between looks at what is still open
 
 tcp::endpoint endpoint_of(asio::io_context& io, const HttpOptions& options) {
@@ -74,6 +75,7 @@ struct HttpServer::Parts {
   void open(tcp::socket socket) {
     ErrorCode error;
     socket.set_option(tcp::no_delay(true), error);
+    socket.set_option(tcp::socket::send_buffer_size(kSendBytes), error);
     const auto remote = socket.remote_endpoint(error);
     if (error) return;  // gone already
     const asio::any_io_executor strand = socket.get_executor();

@@ -46,6 +46,8 @@ ModelNames::ModelNames(std::vector<std::string> base, std::string root, const Mo
 ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* key) {
   if (model.empty() || std::find(base_.begin(), base_.end(), model) != base_.end()) {
     if (key && !key->base) fail_unknown(model.empty() ? base() : model);
+    const std::lock_guard lock(mutex_);
+    ++base_requests_;
     return {model.empty() ? base() : model, nullptr};
   }
   std::string name = model;
@@ -58,18 +60,24 @@ ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* ke
   }
   if (found == entries_.end() || (key && !key->may_use(name))) fail_unknown(model);
   Entry& entry = found->second;
+  ++entry.requests;
   if (!entry.adapter) entry.adapter = std::make_shared<const Adapter>(load_adapter(entry.path, layout_));
   return {name, entry.adapter};
 }
 
 std::vector<ModelNames::Card> ModelNames::cards(const AccessKey* key) const {
   std::vector<Card> out;
-  if (!key || key->base)
-    for (const std::string& name : base_) out.push_back({.name = name, .root = root_});
   const std::lock_guard lock(mutex_);
+  if (!key || key->base)
+    for (const std::string& name : base_)
+      out.push_back({.name = name, .root = root_, .requests = base_requests_});
   for (const auto& [name, entry] : entries_)
     if (!key || key->may_use(name))
-      out.push_back({.name = name, .root = entry.path.string(), .adapter = true});
+      out.push_back({.name = name,
+                     .root = entry.path.string(),
+                     .adapter = true,
+                     .loaded = entry.adapter,
+                     .requests = entry.requests});
   return out;
 }
 
@@ -118,7 +126,7 @@ void ModelNames::load(const std::string& name, const std::string& path, bool rep
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[name];
   if (entry.adapter && !replace) fail_loaded();
-  entry = {.path = folder, .adapter = std::move(adapter), .by_hand = true};
+  entry = {.path = folder, .adapter = std::move(adapter), .by_hand = true, .requests = entry.requests};
 }
 
 void ModelNames::unload(const std::string& name) {

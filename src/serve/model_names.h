@@ -33,6 +33,8 @@ class ModelNames {
     std::string name;
     std::string root;  // where it lies
     bool adapter = false;
+    std::shared_ptr<const Adapter> loaded = {};  // null: the base, or not read yet
+    std::int64_t requests = 0;                   // that named it
   };
 
   // base: the base model's names, the first its own; root: its path. folder: of adapters; empty: none.
@@ -53,6 +55,7 @@ class ModelNames {
     std::filesystem::path path;
     std::shared_ptr<const Adapter> adapter;  // null: not loaded yet
     bool by_hand = false;                    // load() named it
+    std::int64_t requests = 0;
   };
   std::filesystem::path inside(const std::string& path) const;
 
@@ -62,6 +65,7 @@ class ModelNames {
   std::filesystem::path folder_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
+  std::int64_t base_requests_ = 0;
 };
 
 }  // namespace slideway

@@ -10,6 +10,7 @@
 #include "serve/access.h"
 #include "serve/engine_thread.h"
 #include "serve/http.h"
+#include "serve/metrics.h"
 #include "serve/model_names.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
@@ -29,6 +30,7 @@ struct ServedModel {
   SamplingOptions sampling;  // what a request leaves open
   std::int64_t context = 0, vocab_size = 0;
   std::unique_ptr<ModelNames> names;
+  std::unique_ptr<Metrics> metrics;
   EngineThread* engine = nullptr;
   std::int64_t created = 0;  // seconds since 1970
 };
@@ -46,6 +48,8 @@ HttpReply list_models(const ApiCall& call);
 HttpReply show_model(const ApiCall& call);
 HttpReply tokenize(const ApiCall& call);
 HttpReply detokenize(const ApiCall& call);
+HttpReply show_metrics(const ApiCall& call);
+HttpReply show_status(const ApiCall& call);
 HttpReply load_adapter_route(const ApiCall& call);
 HttpReply unload_adapter_route(const ApiCall& call);
 

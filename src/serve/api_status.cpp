@@ -1,0 +1,56 @@
+// GET /metrics for machines, GET /status for the status page.
+#include <algorithm>
+
+#include "serve/fields.h"
+#include "serve/served_model.h"
+
+namespace slideway {
+namespace {
+
+std::int64_t rank_of(const Adapter& adapter) {
+  std::int64_t rank = 0;
+  for (const AdapterModule& module : adapter.modules()) rank = std::max(rank, module.rank());
+  return rank;
+}
+
+Json adapter_json(const ModelNames::Card& card) {
+  return {{"name", card.name},
+          {"tier", card.loaded ? "memory" : "disk"},
+          {"rank", card.loaded ? Json(rank_of(*card.loaded)) : Json()},
+          {"bytes", card.loaded ? Json(card.loaded->bytes()) : Json()},
+          {"requests", card.requests}};
+}
+
+}  // namespace
+
+HttpReply show_metrics(const ApiCall& call) {
+  return {.type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = call.model.metrics->text(call.model.engine->status())};
+}
+
+HttpReply show_status(const ApiCall& call) {
+  const ServedModel& model = call.model;
+  const EngineStatus status = model.engine->status();
+  Json adapters = Json::array();
+  Json base;
+  for (const ModelNames::Card& card : model.names->cards(call.key)) {
+    if (card.adapter)
+      adapters.push_back(adapter_json(card));
+    else if (base.is_null())
+      base = {{"name", card.name}, {"requests", card.requests}};
+  }
+  const std::int64_t used = status.blocks - status.free_blocks;
+  return {.body = dump({{"version", SLIDEWAY_VERSION},
+                        {"base", base},
+                        {"context", model.context},
+                        {"running", status.running},
+                        {"waiting", status.waiting},
+                        {"tokens", status.tokens},
+                        {"pool",
+                         {{"block_bytes", status.block_bytes},
+                          {"blocks", status.blocks},
+                          {"used", {{"keys and values", used}}}}},
+                        {"adapters", std::move(adapters)}})};
+}
+
+}  // namespace slideway

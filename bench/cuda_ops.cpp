@@ -1,7 +1,7 @@
 // Every op that training runs on a GPU, at the shapes of a Llama-3.1-8B layer: time, rate, and the share of what the GPU
 // itself does in the same run (a large bf16 product; a copy).
 //
-//   bench_cuda_ops [rows]
+//   bench_cuda_ops [rows [rows of a sequence [products | rows | attention | head | lora | parameters]]]
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -19,18 +19,17 @@ namespace {
 
 constexpr std::int64_t D = 4096, F = 14336, V = 8192, R = 16;
 constexpr Heads kHeads{32, 8, 128};
-constexpr std::int64_t kSequence = 4096;
 
 class Bench {
  public:
-  explicit Bench(std::int64_t rows) : rows_(rows) {
+  Bench(std::int64_t rows, std::int64_t sequence) : rows_(rows) {
     OpsOptions options{
         .rows = rows, .heads = kHeads, .lora_inputs = F, .lora_outputs = 2 * F, .lora_rank = 8 * R};
     threads_ = std::make_unique<Threads>(1);
     stream_ = device_->make_stream("bench");
     ops_ = make_ops(*device_, *stream_, *threads_, options);
     make_noise();
-    for (std::int64_t t = 0; t <= rows; t += kSequence) starts_.push_back(std::int32_t(std::min(t, rows)));
+    for (std::int64_t t = 0; t <= rows; t += sequence) starts_.push_back(std::int32_t(std::min(t, rows)));
     if (starts_.back() != rows) starts_.push_back(std::int32_t(rows));
     for (std::int64_t t = 0; t < rows; ++t) tokens_.push_back(t);
   }
@@ -284,14 +283,16 @@ void parameters(Bench& b) {
 }  // namespace slideway
 
 int main(int count, char** words) {
-  slideway::Bench bench(count > 1 ? std::atoll(words[1]) : 8192);
-  std::printf("%lld rows in sequences of %lld\n", static_cast<long long>(bench.rows()),
-              static_cast<long long>(slideway::kSequence));
+  const std::int64_t rows = count > 1 ? std::atoll(words[1]) : 8192;
+  const std::int64_t sequence = count > 2 ? std::atoll(words[2]) : 4096;
+  const std::string section = count > 3 ? words[3] : "";
+  slideway::Bench bench(rows, sequence);
+  std::printf("%lld rows in sequences of %lld\n", static_cast<long long>(rows),
+              static_cast<long long>(sequence));
   bench.limits();
-  slideway::products(bench);
-  slideway::rows(bench);
-  slideway::attention(bench);
-  slideway::head(bench);
-  slideway::lora(bench);
-  slideway::parameters(bench);
+  const std::pair<const char*, void (*)(slideway::Bench&)> sections[] = {
+      {"products", slideway::products}, {"rows", slideway::rows}, {"attention", slideway::attention},
+      {"head", slideway::head},         {"lora", slideway::lora}, {"parameters", slideway::parameters}};
+  for (const auto& [name, run] : sections)
+    if (section.empty() || section == name) run(bench);
 }

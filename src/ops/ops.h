@@ -194,6 +194,8 @@ struct OpsOptions {
   // Serving: a row's bits never depend on the other rows (own products, fixed order over C). Training: the library's
   // products, faster for many rows.
   bool row_invariant = false;
+  // Attention by a library (cuDNN) where it is there and takes the shape; else our own kernels alone.
+  bool library_attention = true;
   // The most that calls will bring, for backends that keep a workspace. What is 0 is not called, or in no hurry.
   std::int64_t rows = 0;          // T
   Heads heads;                    // of attention

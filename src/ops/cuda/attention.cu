@@ -6,6 +6,7 @@
 // gradient is summed by one block, so that no order is left to chance.
 #include "ops/cuda/attention_tile.h"
 #include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/cudnn.h"
 #include "ops/cuda/numbers.cuh"
 #include "ops/shapes.h"
 
@@ -332,6 +333,19 @@ __global__ void __launch_bounds__(kThreads) d_keys_kernel(const AttentionCall c)
                last, c.width);
 }
 
+constexpr int kTurn = 32;
+
+__global__ void turn_kernel(float* to, const float* from, std::int64_t rows, std::int64_t columns) {
+  __shared__ float tile[kTurn][kTurn + 1];
+  const std::int64_t row0 = std::int64_t(blockIdx.x) * kTurn, column0 = std::int64_t(blockIdx.y) * kTurn;
+  const int x = int(threadIdx.x);
+  for (int y = int(threadIdx.y); y < kTurn; y += int(blockDim.y))
+    if (row0 + y < rows && column0 + x < columns) tile[y][x] = from[(row0 + y) * columns + column0 + x];
+  __syncthreads();
+  for (int y = int(threadIdx.y); y < kTurn; y += int(blockDim.y))
+    if (row0 + x < rows && column0 + y < columns) to[(column0 + y) * rows + row0 + x] = tile[x][y];
+}
+
 template <class Kernel>
 void launch(Kernel kernel, std::size_t bytes, int heads, const AttentionCall& call, cudaStream_t stream) {
   CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int(bytes)));
@@ -368,12 +382,20 @@ void check_width(const Heads& heads) {
 
 }  // namespace
 
+void turn_numbers(float* to, const float* from, std::int64_t rows, std::int64_t columns,
+                  cudaStream_t stream) {
+  const dim3 grid(unsigned(pieces_of(rows, kTurn)), unsigned(pieces_of(columns, kTurn)));
+  turn_kernel<<<grid, dim3(kTurn, 8), 0, stream>>>(to, from, rows, columns);
+  check_launch();
+}
+
 void CudaOps::attention(Tensor out, Tensor lse, Tensor qkv, Heads heads, const Sequences& sequences,
                         float scale) {
   shapes::attention(out, lse, qkv, heads, sequences);
   check_width(heads);
   use();
   if (qkv.size(0) == 0) return;
+  if (cudnn_ && cudnn_->forward({out, lse, qkv, heads, sequences, scale, {}, {}}, host_data_)) return;
   AttentionCall call{.qkv = qkv.data(),
                      .out = out.data(),
                      .lse = lse.f32(),
@@ -403,6 +425,7 @@ void CudaOps::attention_backward(Tensor d_qkv, Tensor d_out, Tensor out, Tensor 
   use();
   const std::int64_t T = qkv.size(0);
   if (T == 0) return;
+  if (cudnn_ && cudnn_->backward({out, lse, qkv, heads, sequences, scale, d_qkv, d_out}, host_data_)) return;
   CHECK(heads.query * T * sizeof(float) <= workspace_.deltas.size(), "attention_backward of ", T,
         " rows and ", heads.query, " heads, but OpsOptions said ", options_.rows, " and ",
         options_.heads.query);

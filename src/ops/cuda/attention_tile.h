@@ -36,6 +36,9 @@ constexpr int attention_tile_rows(int padded) {
   return padded <= 128 ? 32 : 16;
 }
 
+// to [columns, rows] = from [rows, columns], turned.
+void turn_numbers(float* to, const float* from, std::int64_t rows, std::int64_t columns, cudaStream_t stream);
+
 // On tensor cores (attention_mma.cu).
 constexpr int kForwardQueries = 128, kBackwardRows = 64;
 bool mma_attention_takes(const AttentionCall& call, DType type);

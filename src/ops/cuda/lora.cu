@@ -281,21 +281,18 @@ void CudaOps::lora_backward(Tensor d_x, Tensor d_y, Tensor x, Tensor v, const Lo
   const Most most(lora);
   if (most.rows == 0) return;
   const std::size_t parts = lora.parts.size();
-  LoraProducts products(products_, workspace_.lora, handle());
-  const bool by_library = !options_.row_invariant && products.take(x, d_y, v, lora);
   const Target target = on_device(lora, x.size(1), d_y.size(1), dropout, host_data_);
-  if (by_library) products.backward(d_x, d_y, x, v, lora, dropout, target.tokens);
-  if (by_library && (!d_x || !target.tokens)) return;
+  LoraProducts products(products_, workspace_.lora, handle());
+  if (!options_.row_invariant && products.take(x, d_y, v, lora))
+    return products.backward(d_x, d_y, x, v, lora, dropout, target.tokens);
   with_type(x.dtype(), [&](auto zero) {
     using A = decltype(zero);
-    if (!by_library) {
-      d_b_kernel<<<grid(most.outputs, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
-          numbers<A>(d_y), v.f32(), target);
-      d_v_kernel<<<grid(most.rows, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
-          v.f32(), numbers<A>(d_y), target);
-      d_a_kernel<<<grid(x.size(1), kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
-          v.f32(), numbers<A>(x), target);
-    }
+    d_b_kernel<<<grid(most.outputs, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
+        numbers<A>(d_y), v.f32(), target);
+    d_v_kernel<<<grid(most.rows, kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
+        v.f32(), numbers<A>(d_y), target);
+    d_a_kernel<<<grid(x.size(1), kRows, most.rank, kRanks, parts), kTileThreads, 0, handle()>>>(
+        v.f32(), numbers<A>(x), target);
     if (d_x)
       d_x_kernel<<<grid(x.size(0), kRows, x.size(1), kColumns, 1), kTileThreads, 0, handle()>>>(
           numbers<A>(d_x), v.f32(), target);

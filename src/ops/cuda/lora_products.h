@@ -2,8 +2,9 @@
 // over all rows.
 //
 // f32 numbers (A, B, v, d_v) enter as two bf16 halves, hi + lo, of sixteen bits together: hi·hi + hi·lo + lo·hi, in one
-// product over three times the rank. So results are nearly f32's while x and d_y are read once each. Dropped-out inputs
-// are made kMaskedBytes at a time; the factor 1/(1−p) multiplies sums.
+// product over three times the rank. So results are nearly f32's while x and d_y are read once each. Sums over x's columns
+// and over rows are cuBLASLt's; what is added to y and d_x, over ranks, is a kernel of our own, which rounds once.
+// Dropped-out inputs are made kMaskedBytes at a time; the factor 1/(1−p) multiplies sums.
 //
 // Owns     nothing; the workspace is CudaOps'
 // Source   docs/numerics.md, "CUDA"
@@ -22,6 +23,8 @@ std::uint64_t lora_workspace_bytes(const OpsOptions& options);
 
 class LoraProducts {
  public:
+  static constexpr int kMostParts = 8;
+
   LoraProducts(Products& products, std::span<std::byte> workspace, cudaStream_t stream)
       : products_(products), workspace_(workspace), stream_(stream) {}
 
@@ -31,7 +34,7 @@ class LoraProducts {
   // As the ops; tokens lie on the device, null where nothing is dropped.
   void shrink(Tensor v, Tensor x, const LoraTarget& lora, const Dropout& dropout, const std::int64_t* tokens);
   void expand(Tensor y, Tensor v, const LoraTarget& lora);
-  // Without d_x under dropout: that is the caller's then. v holds d_v on return.
+  // v holds d_v on return.
   void backward(Tensor d_x, Tensor d_y, Tensor x, Tensor v, const LoraTarget& lora, const Dropout& dropout,
                 const std::int64_t* tokens);
 

@@ -47,12 +47,15 @@ __device__ void await_copies() {
 template <int kE, int kRows, int kThreads>
 __device__ void copy_rows(bf16_t* to, const bf16_t* from, std::int64_t stride, int first, int last,
                           int width) {
-  constexpr int kChunks = kE / 8;
+  constexpr int kChunks = kE / 8, kStep = kThreads / kChunks;  // a thread has one chunk of every kStep-th row
+  static_assert(kThreads % kChunks == 0 && kRows % kStep == 0 && kStep % 8 == 0);
+  const int chunk = int(threadIdx.x) % kChunks, row0 = int(threadIdx.x) / kChunks;
+  const bf16_t* at = from + (first + row0) * stride + chunk * 8;
+  bf16_t* const place = to + place_of<kE>(row0, chunk);
 #pragma unroll
-  for (int i = int(threadIdx.x); i < kRows * kChunks; i += kThreads) {
-    const int row = i / kChunks, chunk = i % kChunks;
-    const bool there = first + row < last && chunk * 8 < width;
-    copy16(to + place_of<kE>(row, chunk), there ? from + (first + row) * stride + chunk * 8 : from, there);
+  for (int row = 0; row < kRows; row += kStep, at += kStep * stride) {
+    const bool there = first + row0 + row < last && chunk * 8 < width;
+    copy16(place + row * kE, there ? at : from, there);
   }
 }
 
@@ -96,8 +99,7 @@ __device__ Four load_b_turned(const bf16_t* tile, int k, int n) {
 
 // c += a · b
 __device__ inline void multiply(float (&c)[4], const Four& a, std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a.r[0]), "r"(a.r[1]), "r"(a.r[2]), "r"(a.r[3]), "r"(b0), "r"(b1));

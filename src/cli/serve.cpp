@@ -32,7 +32,7 @@ constexpr auto kRescan = std::chrono::seconds(2);
 
 // What the user chose.
 struct ServeOptions {
-  std::string model, adapters, dtype = "bfloat16", generation_config = "auto", chat_template;
+  std::string model, adapters, dtype = "bfloat16", generation_config = "auto", chat_template, tool_calls;
   std::vector<std::string> names, keys;
   std::string key_file, admin_key;
   std::int64_t max_sequences = 16, max_batched_tokens = 256;
@@ -235,7 +235,10 @@ void add_serve(CLI::App& app, int& exit_code) {
               "Requests may bring a chat_template");
   c->add_flag("--allow-special-tokens", o->text.special_text,
               "Text of prompts and messages that spells a control token becomes it");
+  c->add_option("--tool-call-parser", o->tool_calls, "How the model writes tool calls: hermes or llama3_json")
+      ->check(CLI::IsMember({"hermes", "llama3_json"}));
   c->callback([o, &exit_code] {
+    o->text.tool_calls = tool_call_form(o->tool_calls).value_or(ToolCallForm::none);
     if (o->names.empty()) o->names = {o->model};
     o->http.access_log = !o->no_access_log;
     exit_code = serve(*o);

@@ -1,5 +1,7 @@
 #include "serve/http_server.h"
 
+#include <sys/resource.h>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -34,6 +36,14 @@ tcp::endpoint endpoint_of(asio::io_context& io, const HttpOptions& options) {
   return *found.begin();
 }
 
+// As many open files as the system allows this process; shells often begin with 1,024.
+void allow_many_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 struct HttpServer::Parts {
@@ -43,6 +53,7 @@ struct HttpServer::Parts {
     shared->handlers = std::move(handlers);
     if (!options.certificate_file.empty() || !options.key_file.empty())
       tls = make_tls_context(options.certificate_file, options.key_file);
+    allow_many_files();
     listen(endpoint_of(io, options));
   }
 

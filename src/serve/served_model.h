@@ -12,6 +12,7 @@
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/model_names.h"
+#include "serve/tool_calls.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
@@ -20,6 +21,7 @@ namespace slideway {
 struct ServedModelOptions {
   bool special_text = false;      // text of prompts and messages that spells a control token becomes it
   bool request_template = false;  // a request may bring its own chat template
+  ToolCallForm tool_calls = ToolCallForm::none;  // how the model writes them
 };
 
 struct ServedModel {

@@ -1,6 +1,6 @@
 """The stock OpenAI client against `slideway serve`."""
 import json
-import socket
+import subprocess
 import threading
 import time
 import urllib.request
@@ -8,7 +8,7 @@ import urllib.request
 import openai
 import pytest
 
-from api_server import CONTEXT, GGUF, Server, make_adapter, make_model
+from api_server import CONTEXT, GGUF, SLIDEWAY, Server, make_adapter, make_model
 
 pytestmark = pytest.mark.skipif(not GGUF.exists(), reason="needs SmolLM2 in .cache/models")
 
@@ -308,3 +308,70 @@ def test_keys_guard_everything_but_health(folder):
         assert post(server, "/v1/load_lora_adapter", body, {"Authorization": "Bearer key-of-one"})[0] == 403
         assert post(server, "/v1/load_lora_adapter", body, {"Authorization": "Bearer key-of-admin"})[0] == 200
         assert not any(key in line for line in server.log for key in ["key-of-one", "key-of-two", "key-of-admin"])
+
+
+# --- tools, and an adapter trained here -------------------------------------------------------------------------------
+
+WEATHER = {"type": "function", "function": {"name": "weather", "description": "The weather of a place", "parameters": {
+    "type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}}}
+
+
+@pytest.fixture(scope="module")
+def caller(folder):
+    """An adapter that answers a question with a tool call, trained by `slideway train` in seconds."""
+    call = 'Let me see.\n<tool_call>\n{"name": "weather", "arguments": {"place": "Bergen"}}\n</tool_call>'
+    rows = folder / "rows.jsonl"
+    rows.write_text(json.dumps({"messages": [{"role": "user", "content": "Rain?"}, {"role": "assistant", "content": call}]}) + "\n")
+    config = folder / "caller.yml"
+    config.write_text(f"""
+base_model: {folder}/model
+datasets: [{rows}]
+output_dir: {folder}/adapters/caller
+adapter: lora
+lora_r: 32
+lora_alpha: 64
+lora_target_linear: true
+sequence_len: 128
+micro_batch_size: 1
+num_epochs: 60
+learning_rate: 1.0e-2
+warmup_steps: 2
+save_steps: 0
+""")
+    done = subprocess.run([SLIDEWAY, "train", config], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    # SmolLM2's own template has no place for tools; this one has, though they change nothing.
+    own = (folder / "model" / "chat_template.jinja").read_text()
+    template = folder / "tools.jinja"
+    template.write_text("{%- if tools -%}{%- set shown = tools | tojson -%}{%- endif -%}" + own)
+    with Server(folder / "model", "--adapters", folder / "adapters", "--tool-call-parser", "hermes", "--chat-template",
+                template) as server:
+        yield openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+
+
+def test_an_adapter_trained_here_calls_its_tool(caller):
+    ask = dict(text="Rain?", model="caller", max_tokens=80, tools=[WEATHER])
+    choice = chat(caller, **ask).choices[0]
+    assert choice.message.content == "Let me see.\n" and choice.finish_reason == "tool_calls"
+    call = choice.message.tool_calls[0]
+    assert call.function.name == "weather" and json.loads(call.function.arguments) == {"place": "Bergen"}
+    chunks = [chunk.choices[0] for chunk in chat(caller, stream=True, **ask)]
+    calls = [call for chunk in chunks for call in chunk.delta.tool_calls or []]
+    assert len(calls) == 1 and calls[0].function.arguments == call.function.arguments
+    assert "".join(chunk.delta.content or "" for chunk in chunks) == "Let me see.\n"
+    assert chunks[-1].finish_reason == "tool_calls"
+    text = chat(caller, tool_choice="none", **ask).choices[0]
+    assert "<tool_call>" in text.message.content and text.message.tool_calls is None and text.finish_reason == "stop"
+    for choice in ["required", {"type": "function", "function": {"name": "weather"}}]:
+        with pytest.raises(openai.BadRequestError) as caught:
+            chat(caller, tool_choice=choice, **ask)
+        assert caught.value.param == "tool_choice"
+
+
+def test_tools_that_a_template_has_no_place_for_are_refused(client):
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat(client, tools=[WEATHER], tool_choice="none")
+    assert "tools" in caught.value.message
+    with pytest.raises(openai.BadRequestError) as caught:
+        chat(client, tools=[WEATHER])
+    assert caught.value.param == "tool_choice"

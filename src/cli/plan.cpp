@@ -94,6 +94,7 @@ class Planner {
                   .layout = &layout_,
                   .lora = lora(),
                   .micro_batch_rows = std::int64_t(options.micro_batch_size) * words_.sequence_len,
+                  .device = DeviceKind::cuda,
                   .device_copies = true,
                   .preferred_activation = DType::bf16,
                   .device_bytes = machine_.gpu_bytes,

@@ -6,6 +6,5 @@
 namespace slideway {
 
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const OpsOptions& options);
-std::uint64_t cuda_ops_workspace_bytes(const OpsOptions& options);
 
 }  // namespace slideway

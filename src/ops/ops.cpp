@@ -1,6 +1,7 @@
 #include "ops/ops.h"
 
 #include "ops/cuda_backend.h"
+#include "ops/cuda_workspace.h"
 
 namespace slideway {
 
@@ -10,7 +11,7 @@ std::unique_ptr<Ops> make_ops(Device& device, Stream& stream, Threads& threads, 
 }
 
 std::uint64_t ops_workspace_bytes(DeviceKind kind, const OpsOptions& options) {
-  return kind == DeviceKind::cuda ? cuda_ops_workspace_bytes(options) : 0;
+  return kind == DeviceKind::cuda ? workspace_sizes(options).total() : 0;
 }
 
 }  // namespace slideway

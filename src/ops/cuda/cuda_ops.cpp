@@ -26,10 +26,12 @@ std::string CudaOps::numeric_plan() const {
   std::string plan = std::string("cuda ") + properties.name + ", " +
                      std::to_string(properties.multiProcessorCount) + " multiprocessors; ";
   plan += options_.row_invariant ? std::string("products in chains") : Products::library();
-  plan += "; attention ";
-  if (cudnn_) plan += cudnn_->library() + ", else ";
-  return plan + std::to_string(attention_tile_rows(kWidestHead / 2)) + "-row tiles; sums over rows in " +
-         std::to_string(kSumsBytes >> 20) + " MiB; squares over " + std::to_string(kSquaresChunk);
+  const std::string cudnn = options_.library_attention ? cudnn_library() : std::string();
+  plan += "; attention " + (cudnn.empty() ? cudnn : cudnn + ", else ") + "tiles of " +
+          std::to_string(kForwardQueries) + ", " + std::to_string(kBackwardRows) + " and " +
+          std::to_string(attention_tile_rows(padded_width(1))) + " rows";
+  return plan + "; sums over rows in " + std::to_string(kSumsBytes >> 20) + " MiB; squares over " +
+         std::to_string(kSquaresChunk);
 }
 
 std::unique_ptr<Ops> make_cuda_ops(Device& device, Stream& stream, const OpsOptions& options) {

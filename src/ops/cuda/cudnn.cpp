@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <bit>
 #include <compare>
 #include <map>
 
 #include "device/cuda/check.h"
 #include "ops/cuda/attention_tile.h"
+#include "ops/cuda_workspace.h"
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define CUDNN_FRONTEND_SKIP_JSON_LIB
@@ -50,15 +50,7 @@ struct Key {
   auto operator<=>(const Key&) const = default;
 };
 
-// Up to the next power of two, or three quarters of it.
-std::int64_t rounded_up(std::int64_t n) {
-  const auto power = std::int64_t(std::bit_ceil(std::uint64_t(n)));
-  return n <= power / 4 * 3 && power >= 4 ? power / 4 * 3 : power;
-}
-
 constexpr std::size_t kMostPlans = 256;  // remembered; then all are made anew
-// Sequences whose backward needs more are left to our own kernels: with 32 heads of 128, those of more than 4,096 rows.
-constexpr std::size_t kMostBackward = std::size_t(5) << 28;
 
 struct Plan {
   std::unique_ptr<graph::Graph> graph;  // null: cuDNN does not take it
@@ -66,29 +58,18 @@ struct Plan {
   std::int64_t batch = 0;
 };
 
-// What the deterministic backward takes at least: all scores' gradients, and those of keys and values for every head.
-std::size_t needed(const Key& k) {
-  const std::int64_t S = (k.longest + 127) / 128 * 128;
-  return std::size_t(2 * k.batch * k.heads * S * (S + 2 * k.width));
-}
-
 class Frontend final : public CudnnAttention {
  public:
   Frontend(std::span<std::byte> workspace, cudaStream_t stream) : workspace_(workspace), stream_(stream) {
     if (fe::detail::create_handle(&handle_) != CUDNN_STATUS_SUCCESS ||
         fe::detail::set_stream(handle_, stream) != CUDNN_STATUS_SUCCESS)
-      fail(ErrorKind::device, "cuDNN ", library(), " cannot be used");
+      fail(ErrorKind::device, cudnn_library(), " cannot be used");
   }
   ~Frontend() override {
     plans_.clear();
     if (handle_) fe::detail::destroy_handle(handle_);
   }
 
-  std::string library() const override {
-    const auto v = fe::detail::get_backend_version();  // major · 10000 + minor · 100 + patch
-    return "cuDNN " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
-           std::to_string(v % 100);
-  }
   bool forward(const Call& call, HostData& host_data) override { return run(call, host_data, false); }
   bool backward(const Call& call, HostData& host_data) override { return run(call, host_data, true); }
 
@@ -128,15 +109,16 @@ class Frontend final : public CudnnAttention {
       std::int64_t longest = 1;
       for (; group.last + 1 < starts.size(); ++group.last) {
         longest = std::max(longest, length(group.last));
-        const Key larger{rounded_up(std::int64_t(group.last + 1 - group.first)),
-                         std::max<std::int64_t>(128, rounded_up(longest)),
+        const Key larger{cudnn_size(std::int64_t(group.last + 1 - group.first)),
+                         std::max<std::int64_t>(128, cudnn_size(longest)),
                          call.heads.query,
                          call.heads.key_value,
                          call.heads.width,
                          call.sequences.window,
                          call.scale,
                          backward};
-        if (backward && needed(larger) > room) break;
+        if (backward && cudnn_backward_bytes(larger.batch, larger.longest, larger.heads, larger.width) > room)
+          break;
         key = larger;
       }
       if (group.last == group.first) return false;
@@ -178,7 +160,7 @@ class Frontend final : public CudnnAttention {
       memory[kDV] = part(call.d_qkv, H + K);
     }
     auto result = group.plan->graph->execute(handle_, memory, workspace.data());
-    if (result.is_bad()) fail(ErrorKind::device, library(), ": ", result.get_message());
+    if (result.is_bad()) fail(ErrorKind::device, cudnn_library(), ": ", result.get_message());
   }
 
   Plan& plan_for(const Key& key) {
@@ -279,21 +261,17 @@ class Frontend final : public CudnnAttention {
 
 }  // namespace
 
-std::unique_ptr<CudnnAttention> make_cudnn_attention(std::span<std::byte> workspace, cudaStream_t stream) {
-  if (workspace.empty()) return nullptr;
+std::string cudnn_library() {
   if (!fe::cudnn_dlhandle) fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-  if (!fe::cudnn_dlhandle) return nullptr;
-  return std::make_unique<Frontend>(workspace, stream);
+  if (!fe::cudnn_dlhandle) return {};
+  const auto v = fe::detail::get_backend_version();  // major · 10000 + minor · 100 + patch
+  return "cuDNN " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
+         std::to_string(v % 100);
 }
 
-std::uint64_t cudnn_workspace_bytes(const OpsOptions& options) {
-  if (options.rows == 0 || !options.library_attention) return 0;
-  const auto rows = std::uint64_t(options.rows), heads = std::uint64_t(options.heads.query);
-  const Key one{
-      1,   rounded_up(options.rows), options.heads.query, options.heads.key_value, options.heads.width, 0, 1,
-      true};
-  constexpr std::size_t kSlack = std::size_t(16) << 20;
-  return rows * heads * sizeof(float) + std::min(needed(one), kMostBackward) + kSlack;
+std::unique_ptr<CudnnAttention> make_cudnn_attention(std::span<std::byte> workspace, cudaStream_t stream) {
+  if (workspace.empty() || cudnn_library().empty()) return nullptr;
+  return std::make_unique<Frontend>(workspace, stream);
 }
 
 }  // namespace slideway

@@ -32,11 +32,10 @@ class CudnnAttention {
   // False where cuDNN does not take it; nothing has been done then.
   virtual bool forward(const Call& call, HostData& host_data) = 0;
   virtual bool backward(const Call& call, HostData& host_data) = 0;
-  virtual std::string library() const = 0;  // "cuDNN 9.19.0"
 };
 
-// Null where cuDNN is not installed.
+std::string cudnn_library();  // "cuDNN 9.19.0"; empty where it is not installed
+// Null without a workspace, or where cuDNN is not installed.
 std::unique_ptr<CudnnAttention> make_cudnn_attention(std::span<std::byte> workspace, cudaStream_t stream);
-std::uint64_t cudnn_workspace_bytes(const OpsOptions& options);
 
 }  // namespace slideway

@@ -3,12 +3,11 @@
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/lora_products.h"
 #include "ops/cuda/mma.cuh"
+#include "ops/cuda_workspace.h"
 
 namespace slideway {
 namespace {
 
-constexpr std::int64_t kLeastRows = 64;  // fewer are left to the kernels of lora.cu
-constexpr std::uint64_t kMaskedBytes = std::uint64_t(64) << 20;
 constexpr int kThreads = 256;
 
 // Where the halves of [rows, columns] numbers go: out[row · stride + place + column].
@@ -231,20 +230,6 @@ void join(float* out, std::int64_t stride, const float* sums, std::int64_t sums_
   check_launch();
 }
 
-// Bytes of the workspace's parts, for T rows, C inputs, N outputs of the widest part, ranks S together.
-struct Sizes {
-  std::uint64_t v, a, b, sums, masked;
-  Sizes(std::int64_t T, std::int64_t C, std::int64_t N, std::int64_t S) {
-    const auto up = [](std::int64_t n) { return std::uint64_t(n + 255) / 256 * 256; };
-    v = up(T * 3 * S * 2);
-    a = up(3 * S * C * 2);
-    b = up(N * 3 * S * 2);
-    sums = up(3 * S * 4 * std::max({T, C, N}));
-    masked = std::min(up(T * C * 2), std::max(kMaskedBytes, up(kLeastRows * C * 2)));
-  }
-  std::uint64_t total() const { return v + a + b + sums + masked; }
-};
-
 std::int64_t widest(const LoraTarget& lora) {
   std::int64_t most = 0;
   for (const LoraPart& part : lora.parts) most = std::max(most, part.b.size(0));
@@ -252,10 +237,6 @@ std::int64_t widest(const LoraTarget& lora) {
 }
 
 }  // namespace
-
-std::uint64_t lora_workspace_bytes(const OpsOptions& o) {
-  return o.lora_rank == 0 ? 0 : Sizes(o.rows, o.lora_inputs, o.lora_outputs, o.lora_rank).total();
-}
 
 // Halves of v or d_v, [T, 3 S]: of each part hi, hi, lo; of A, [3 S, C]: hi, lo, hi; of one part's B, [N, 3 R]: hi, lo, hi.
 struct LoraProducts::Room {
@@ -268,7 +249,7 @@ struct LoraProducts::Room {
   Room(std::span<std::byte> workspace, std::int64_t rows, std::int64_t inputs, std::int64_t outputs,
        std::int64_t ranks, cudaStream_t on)
       : T(rows), C(inputs), S(ranks), stream(on) {
-    const Sizes sizes(T, C, outputs, S);
+    const LoraRoomSizes sizes(T, C, outputs, S);
     std::byte* at = workspace.data();
     const auto take = [&](auto*& part, std::uint64_t bytes) {
       part = reinterpret_cast<std::remove_reference_t<decltype(part)>>(at);
@@ -279,9 +260,9 @@ struct LoraProducts::Room {
     take(b, sizes.b);
     take(sums, sizes.sums);
     take(masked, sizes.masked);
-    masked_rows =
-        C == 0 ? T
-               : std::min<std::int64_t>(T, std::int64_t(sizes.masked) / (2 * C) / kLeastRows * kLeastRows);
+    masked_rows = C == 0 ? T
+                         : std::min<std::int64_t>(
+                               T, std::int64_t(sizes.masked) / (2 * C) / kLoraLeastRows * kLoraLeastRows);
     if (masked_rows == 0) masked_rows = T;
   }
 
@@ -321,7 +302,7 @@ bool LoraProducts::take(const Tensor& x, const Tensor& y, const Tensor& v, const
   const Tensor& act = x ? x : y;
   if (!aligned8(0, x.data(), y.data())) return false;
   const std::int64_t T = v.size(0), S = lora.v_width, C = x ? x.size(1) : 0;
-  if (act.dtype() != DType::bf16 || T < kLeastRows) return false;
+  if (act.dtype() != DType::bf16 || T < kLoraLeastRows) return false;
   bool fits = lora.parts.size() <= kMostParts && C % 8 == 0 && (!y || y.size(1) % 8 == 0);
   std::int64_t ranks = 0;
   for (const LoraPart& p : lora.parts) {
@@ -329,7 +310,7 @@ bool LoraProducts::take(const Tensor& x, const Tensor& y, const Tensor& v, const
            p.b.size(0) % 8 == 0 && p.out_column % 8 == 0;
     ranks += p.a.size(0);
   }
-  return fits && ranks == S && Sizes(T, C, widest(lora), S).total() <= workspace_.size();
+  return fits && ranks == S && LoraRoomSizes(T, C, widest(lora), S).total() <= workspace_.size();
 }
 
 void LoraProducts::run(const Product& product) {

@@ -4,7 +4,7 @@
 // f32 numbers (A, B, v, d_v) enter as two bf16 halves, hi + lo, of sixteen bits together: hi·hi + hi·lo + lo·hi, in one
 // product over three times the rank. So results are nearly f32's while x and d_y are read once each. Sums over x's columns
 // and over rows are cuBLASLt's; what is added to y and d_x, over ranks, is a kernel of our own, which rounds once.
-// Dropped-out inputs are made kMaskedBytes at a time; the factor 1/(1−p) multiplies sums.
+// Dropped-out inputs are made 64 MiB at a time; the factor 1/(1−p) multiplies sums.
 //
 // Owns     nothing; the workspace is CudaOps'
 // Source   docs/numerics.md, "CUDA"
@@ -18,8 +18,6 @@
 #include "ops/ops.h"
 
 namespace slideway {
-
-std::uint64_t lora_workspace_bytes(const OpsOptions& options);
 
 class LoraProducts {
  public:

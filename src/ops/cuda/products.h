@@ -19,8 +19,6 @@
 
 namespace slideway {
 
-constexpr std::size_t kProductWorkspace = std::size_t(32) << 20;  // what cuBLAS itself takes on Hopper
-
 // A matrix in memory, row-major; turned: its transpose is meant.
 struct ProductMatrix {
   const void* data;

@@ -39,6 +39,10 @@ constexpr int attention_tile_rows(int padded) {
 // to [columns, rows] = from [rows, columns], turned.
 void turn_numbers(float* to, const float* from, std::int64_t rows, std::int64_t columns, cudaStream_t stream);
 
+// In f32, whatever the type (attention_f32.cu): tiles of attention_tile_rows(padded_width(width)) rows. Backward with deltas.
+void f32_attention(const AttentionCall& call, DType type, cudaStream_t stream);
+void f32_attention_backward(const AttentionCall& call, DType type, cudaStream_t stream);
+
 // On tensor cores (attention_mma.cu).
 constexpr int kForwardQueries = 128, kBackwardRows = 64;
 bool mma_attention_takes(const AttentionCall& call, DType type);

@@ -262,7 +262,11 @@ class Frontend final : public CudnnAttention {
 }  // namespace
 
 std::string cudnn_library() {
-  if (!fe::cudnn_dlhandle) fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  // The front end calls the shared CUDA runtime, and would take an older one that it finds first.
+  const std::string runtime = "libcudart.so." + std::to_string(CUDART_VERSION / 1000);
+  setenv("CUDNN_FRONTEND_CUDART_LIB_NAME", runtime.c_str(), 0);
+  if (!fe::cudnn_dlhandle && dlopen(runtime.c_str(), RTLD_NOW | RTLD_LOCAL))
+    fe::cudnn_dlhandle = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (!fe::cudnn_dlhandle) return {};
   const auto v = fe::detail::get_backend_version();  // major · 10000 + minor · 100 + patch
   return "cuDNN " + std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +

@@ -1,8 +1,9 @@
 // Dropout on the device: the same bits as ops/cpu/dropout.h, which says what they are.
 #pragma once
 
-#include "core/random.h"
-#include "ops/cpu/dropout.h"
+#include <cuda_runtime.h>
+
+#include <cstdint>
 
 namespace slideway {
 

@@ -3,6 +3,7 @@
 // in f32, so a row's results do not depend on the other rows.
 #include <algorithm>
 
+#include "ops/cpu/dropout.h"
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/lora_products.h"

@@ -21,8 +21,6 @@ namespace slideway {
 
 class LoraProducts {
  public:
-  static constexpr int kMostParts = 8;
-
   LoraProducts(Products& products, std::span<std::byte> workspace, cudaStream_t stream)
       : products_(products), workspace_(workspace), stream_(stream) {}
 

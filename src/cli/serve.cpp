@@ -107,6 +107,7 @@ struct Serving {
     if (options.generation_config == "auto") model.sampling = generation_defaults(options.model);
     model.context = engine->context();
     model.vocab_size = engine->config().vocab_size;
+    model.grammars = std::make_unique<GrammarCompiler>(*model.tokenizer, model.vocab_size, model.end_ids);
     model.created =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
             .count();

@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::int64_t kAnyInteger = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kAnyId = std::numeric_limits<std::int32_t>::max();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMostRepetition = 100;
 constexpr std::size_t kMaxStops = 32;
 
 template <class Number, class Given>
@@ -34,10 +36,35 @@ void read_sampling(Fields& fields, SamplingOptions& s) {
   set(s.top_p, fields.number("top_p", 0, 1));
   if (s.top_p == 0) fail_field("top_p", "top_p should be more than 0");
   set(s.top_k, read_top_k(fields));
-  for (const char* name : {"min_p", "presence_penalty", "frequency_penalty"}) fields.accept(name, {0, 0.0});
-  fields.accept("repetition_penalty", {1, 1.0});
+  set(s.min_p, fields.number("min_p", 0, 1));
+  set(s.presence_penalty, fields.number("presence_penalty", -2, 2));
+  set(s.frequency_penalty, fields.number("frequency_penalty", -2, 2));
+  set(s.repetition_penalty, fields.number("repetition_penalty", 0, kMostRepetition));
+  if (s.repetition_penalty == 0) fail_field("repetition_penalty", "repetition_penalty should be more than 0");
   s.seed = std::uint64_t(fields.integer("seed", std::numeric_limits<std::int64_t>::min(), kAnyInteger)
                              .value_or(std::int64_t(random_seed())));
+}
+
+void read_logit_bias(Fields& fields, SamplingOptions& s) {
+  const Json* given = fields.find("logit_bias");
+  if (!given) return;
+  if (!given->is_object())
+    fail_field("logit_bias", "logit_bias should be an object of token ids, found ", shown(*given));
+  for (const auto& [name, bias] : given->items()) {
+    std::size_t end = 0;
+    long long id = -1;
+    try {
+      id = std::stoll(name, &end);
+    } catch (const std::exception&) {
+    }
+    if (end != name.size() || name.empty() || id < 0 || id > kAnyId)
+      fail_field("logit_bias", "logit_bias: ", shown(name), " is not a token id");
+    const double value = bias.is_number() ? bias.get<double>() : kInfinity;
+    if (!(value >= -100 && value <= 100))
+      fail_field("logit_bias", "logit_bias: the bias of ", name,
+                 " should be a number from -100 to 100, found ", shown(bias));
+    s.logit_bias.emplace_back(std::int32_t(id), float(value));
+  }
 }
 
 std::vector<std::string> read_stops(Fields& fields) {
@@ -93,12 +120,12 @@ AnswerFields read_answer_fields(Fields& fields, const SamplingOptions& defaults)
   out.model = fields.text("model").value_or("");
   out.sampling = defaults;
   read_sampling(fields, out.sampling);
-  fields.accept("logit_bias", {Json::object()});
+  read_logit_bias(fields, out.sampling);
   out.n = fields.integer("n", 1, kMaxChoices).value_or(1);
   out.text.stops = read_stops(fields);
   out.text.include_stop = fields.flag("include_stop_str_in_output").value_or(false);
   out.text.skip_special_tokens = fields.flag("skip_special_tokens").value_or(true);
-  fields.accept("min_tokens", {0});
+  out.text.min_tokens = fields.integer("min_tokens", 0, kAnyInteger).value_or(0);
   out.stop_token_ids = fields.ids("stop_token_ids");
   out.ignore_eos = fields.flag("ignore_eos").value_or(false);
   read_stream(fields, out);
@@ -115,7 +142,8 @@ SamplingOptions generation_defaults(const std::string& model) {
     set(out.temperature, fields.number("temperature", 0, 100));
     set(out.top_p, fields.number("top_p", 0, 1));
     set(out.top_k, read_top_k(fields));
-    fields.accept("repetition_penalty", {1, 1.0});
+    set(out.min_p, fields.number("min_p", 0, 1));
+    set(out.repetition_penalty, fields.number("repetition_penalty", 0, kMostRepetition));
   } catch (const ApiError& error) {
     fail(ErrorKind::corrupt, file.string(), ": ", error.what());
   }

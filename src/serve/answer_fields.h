@@ -30,6 +30,8 @@ struct AnswerFields {
   bool ignore_eos = false;
   bool stream = false, include_usage = false;
   std::optional<std::int64_t> top_logprobs;  // absent: none are wanted
+  bool prompt_logprobs = false;              // the prompt's too
+  std::shared_ptr<const Grammar> grammar;    // what the answer must be; null: anything
 };
 
 // All of them but max_tokens and logprobs, which the two spell differently.

@@ -131,6 +131,7 @@ void AnswerReply::take(const GenerationEvent& event, std::string& out) {
   AnswerChoice& choice = choices_[event.sequence];
   if (choice.text.ended()) return;
   if (first_token_ == 0) first_token_ = seconds();
+  if (!event.event.prompt.empty()) choice.prompt = event.event.prompt;
   AnswerText::Piece piece = choice.text.push(event.event);
   if (choice.text.ended()) --going_;
   if (choice.text.stopped_by_text() && !event.event.finish) generation_->cancel(event.sequence);

@@ -26,6 +26,7 @@ struct AnswerChoice {
   AnswerText text;
   std::vector<std::int32_t> stop_token_ids = {};  // that the request named
   AnswerText::Piece whole = {};                   // where it is not streamed
+  std::vector<TokenLogprobs> prompt = {};         // of the prompt, where they are wanted
 
   // null while it goes on; stop_reason also where the model ended by itself
   Json finish_reason() const;

@@ -76,7 +76,11 @@ HttpReply start_answer(const ApiCall& call, const AnswerFields& fields, std::vec
                           .sampling = fields.sampling,
                           .choice = i,
                           .max_tokens = prompt.max_tokens,
-                          .end_ids = end_ids(model, fields)});
+                          .end_ids = end_ids(model, fields),
+                          .min_tokens = fields.text.min_tokens,
+                          .logprobs = fields.top_logprobs,
+                          .prompt_logprobs = fields.prompt_logprobs,
+                          .grammar = fields.grammar});
       choices.push_back({.index = choices.size(),
                          .text = AnswerText(*model.tokenizer, fields.text),
                          .stop_token_ids = fields.stop_token_ids});

@@ -9,12 +9,17 @@ AnswerText::AnswerText(const Tokenizer& tokenizer, const AnswerTextOptions& opti
 
 AnswerText::Piece AnswerText::push(const TokenEvent& event) {
   if (ended()) return {};
+  if (options_.nothing) {
+    finish_reason_ = "length";
+    return {};
+  }
   std::string text;
   const bool ends_it = event.finish == FinishReason::stop;
   if (event.token >= 0) {
     ++tokens_;
     if (ends_it) stop_token_ = event.token;
     if (!ends_it || options_.include_stop) {
+      if (event.logprobs) waiting_.push_back({decoded_, *event.logprobs});
       text = decoder_.push(event.token);
     }
   }

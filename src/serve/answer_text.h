@@ -20,20 +20,12 @@
 
 namespace slideway {
 
-struct TokenLogprob {
-  std::int32_t token = 0;
-  float logprob = 0;
-};
-struct TokenLogprobs {
-  TokenLogprob chosen;
-  std::vector<TokenLogprob> top;
-};
-
 struct AnswerTextOptions {
   std::vector<std::string> stops;
   bool include_stop = false;  // the stop string, or the token that ends it, is part of the text
   bool skip_special_tokens = true;
   std::int64_t min_tokens = 0;  // before, no stop string counts
+  bool nothing = false;         // only the prompt was wanted: the engine's one token is dropped
 };
 
 class AnswerText {

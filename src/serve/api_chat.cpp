@@ -2,6 +2,7 @@
 #include "serve/answer_start.h"
 #include "serve/api_error.h"
 #include "serve/chat_prompt.h"
+#include "serve/response_format.h"
 #include "serve/tool_calls.h"
 
 namespace slideway {
@@ -121,7 +122,6 @@ void read_unsupported_chat(Fields& body) {
   body.accept("continue_final_message", {false});
   body.accept("add_special_tokens", {false});
   body.accept("parallel_tool_calls", {true});
-  body.accept("response_format", {Json{{"type", "text"}}});
 }
 
 std::optional<std::int64_t> read_max_tokens(Fields& body) {
@@ -149,10 +149,10 @@ HttpReply chat(const ApiCall& call) {
   fields.max_tokens = read_max_tokens(body);
   fields.top_logprobs = read_logprobs(body);
   read_unsupported_chat(body);
+  fields.grammar = read_response_format(body, model);
   const ToolCallForm tools = read_tool_choice(body, model);
   TokenIds ids = chat_prompt(body, model);
   body.finish();
-  if (fields.top_logprobs) fail_field("logprobs", "logprobs is not supported");
   const std::int64_t tokens = answer_tokens(model, ids.size(), fields.max_tokens, 0, "messages");
   std::vector<AnswerPrompt> prompts;
   prompts.push_back({std::move(ids), tokens});

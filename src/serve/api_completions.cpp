@@ -3,6 +3,7 @@
 
 #include "serve/answer_start.h"
 #include "serve/api_error.h"
+#include "serve/response_format.h"
 
 namespace slideway {
 namespace {
@@ -14,70 +15,90 @@ std::size_t characters(const std::string& text) {
   return std::size_t(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; offset: characters before, moved past these.
-Json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenLogprobs>& tokens,
-                   std::size_t& offset) {
-  Json out = {{"tokens", Json::array()},
-              {"token_logprobs", Json::array()},
-              {"top_logprobs", Json::array()},
-              {"text_offset", Json::array()}};
-  for (const TokenLogprobs& token : tokens) {
-    const std::string bytes = tokenizer.token_bytes(token.chosen.token);
-    out["tokens"].push_back(spelled_bytes(bytes));
-    out["token_logprobs"].push_back(json_logprob(token.chosen.logprob));
+// {"tokens", "token_logprobs", "top_logprobs", "text_offset"}
+class LegacyLogprobs {
+ public:
+  explicit LegacyLogprobs(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // offset: characters before the token; moved past it. A prompt's first token has no log-probability.
+  void add_first(std::int32_t token, std::size_t& offset) { add(token, Json(), Json(), offset); }
+  void add(const TokenLogprobs& token, std::size_t& offset) {
     Json top = Json::object();
     for (const TokenLogprob& other : token.top)
-      top[spelled_bytes(tokenizer.token_bytes(other.token))] = json_logprob(other.logprob);
-    out["top_logprobs"].push_back(std::move(top));
-    out["text_offset"].push_back(offset);
-    offset += characters(bytes);
+      top[spelled_bytes(tokenizer_.token_bytes(other.token))] = json_logprob(other.logprob);
+    add(token.chosen.token, json_logprob(token.chosen.logprob), std::move(top), offset);
   }
-  return out;
-}
+  const Json& json() const { return json_; }
+
+ private:
+  void add(std::int32_t token, Json logprob, Json top, std::size_t& offset) {
+    const std::string bytes = tokenizer_.token_bytes(token);
+    json_["tokens"].push_back(spelled_bytes(bytes));
+    json_["token_logprobs"].push_back(std::move(logprob));
+    json_["top_logprobs"].push_back(std::move(top));
+    json_["text_offset"].push_back(offset);
+    if (!tokenizer_.is_special(token)) offset += characters(bytes);
+  }
+
+  const Tokenizer& tokenizer_;
+  Json json_ = {{"tokens", Json::array()},
+                {"token_logprobs", Json::array()},
+                {"top_logprobs", Json::array()},
+                {"text_offset", Json::array()}};
+};
+
+struct Echo {
+  std::string text;
+  std::int32_t first = 0;  // token
+};
 
 class CompletionForm final : public AnswerForm {
  public:
-  CompletionForm(const Tokenizer& tokenizer, bool logprobs, std::vector<std::string> echoes, std::size_t n)
-      : tokenizer_(tokenizer), logprobs_(logprobs), echoes_(std::move(echoes)), n_(n) {}
+  CompletionForm(const Tokenizer& tokenizer, bool logprobs, std::vector<Echo> echoes, std::size_t choices,
+                 std::size_t n)
+      : tokenizer_(tokenizer),
+        logprobs_(logprobs),
+        echoes_(std::move(echoes)),
+        n_(n),
+        offsets_(choices),
+        echo_due_(choices, !echoes_.empty()) {}
 
   const char* object(bool) const override { return "text_completion"; }
 
   void chunks(AnswerChoice& choice, const AnswerText::Piece& piece, std::vector<Json>& out) override {
-    if (piece.empty() && !choice.text.ended() && !echo_is_due(choice)) return;
+    if (piece.empty() && !choice.text.ended() && !echo_due_[choice.index]) return;
     out.push_back(json(choice, piece));
   }
 
   Json whole(AnswerChoice& choice) override { return json(choice, choice.whole); }
 
  private:
-  std::size_t& offset(const AnswerChoice& choice) {
-    if (offsets_.size() <= choice.index) offsets_.resize(choice.index + 1);
-    return offsets_[choice.index];
-  }
-  bool echo_is_due(const AnswerChoice& choice) {
-    return !echoes_.empty() && offset(choice) == 0 && !echoes_[choice.index / n_].empty();
-  }
-
   Json json(AnswerChoice& choice, const AnswerText::Piece& piece) {
+    LegacyLogprobs logprobs(tokenizer_);
+    std::size_t& offset = offsets_[choice.index];
     std::string text = piece.text;
-    if (echo_is_due(choice)) {
-      const std::string& echo = echoes_[choice.index / n_];
-      text = echo + text;
-      offset(choice) += characters(echo);
+    if (echo_due_[choice.index]) {
+      echo_due_[choice.index] = false;
+      const Echo& echo = echoes_[choice.index / n_];
+      text = echo.text + text;
+      if (logprobs_) logprobs.add_first(echo.first, offset);
+      for (const TokenLogprobs& token : choice.prompt) logprobs.add(token, offset);
+      offset = characters(echo.text);
     }
-    const Json logprobs = logprobs_ ? logprobs_json(tokenizer_, piece.logprobs, offset(choice)) : Json();
+    for (const TokenLogprobs& token : piece.logprobs) logprobs.add(token, offset);
     return {{"index", choice.index},
             {"text", text},
-            {"logprobs", logprobs},
+            {"logprobs", logprobs_ ? logprobs.json() : Json()},
             {"finish_reason", choice.finish_reason()},
             {"stop_reason", choice.stop_reason()}};
   }
 
   const Tokenizer& tokenizer_;
   bool logprobs_;
-  std::vector<std::string> echoes_;  // by prompt; none where it is not wanted
+  std::vector<Echo> echoes_;  // by prompt; none where it is not wanted
   std::size_t n_;
   std::vector<std::size_t> offsets_;  // by choice: characters sent
+  std::vector<bool> echo_due_;        // by choice
 };
 
 bool is_id(const Json& value) {
@@ -135,21 +156,24 @@ HttpReply complete(const ApiCall& call) {
   fields.max_tokens = body.integer("max_tokens", echo ? 0 : 1, INT64_MAX);
   fields.top_logprobs = body.integer("logprobs", 0, kMaxTopLogprobs);
   body.accept("suffix", {});
-  body.accept("response_format", {Json{{"type", "text"}}});
+  fields.grammar = read_response_format(body, model);
   std::vector<GivenPrompt> given = read_prompts(body, model);
   body.finish();
-  if (fields.top_logprobs) fail_field("logprobs", "logprobs is not supported");
 
+  fields.prompt_logprobs = echo && fields.top_logprobs;
+  fields.text.nothing = fields.max_tokens == 0;
+  if (fields.text.nothing) fields.max_tokens = 1;  // the engine's least; it is dropped
   std::vector<AnswerPrompt> prompts;
-  std::vector<std::string> echoes;
+  std::vector<Echo> echoes;
   for (GivenPrompt& prompt : given) {
     const std::int64_t tokens =
         answer_tokens(model, prompt.ids.size(), fields.max_tokens, kDefaultTokens, "prompt");
+    if (echo) echoes.push_back({std::move(prompt.text), prompt.ids.front()});
     prompts.push_back({std::move(prompt.ids), tokens});
-    if (echo) echoes.push_back(std::move(prompt.text));
   }
+  const std::size_t n = std::size_t(fields.n), choices = prompts.size() * n;
   auto form = std::make_unique<CompletionForm>(*model.tokenizer, fields.top_logprobs.has_value(),
-                                               std::move(echoes), std::size_t(fields.n));
+                                               std::move(echoes), choices, n);
   return start_answer(call, fields, std::move(prompts), std::move(form), "cmpl-");
 }
 

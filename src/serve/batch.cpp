@@ -29,7 +29,8 @@ void StepBatch::set(std::span<const BatchItem> items) {
     ids_.insert(ids_.end(), item.tokens.begin(), item.tokens.end());
     starts_.push_back(std::int32_t(count()));
     lengths_.push_back(std::int32_t(item.position) + std::int32_t(item.tokens.size()));
-    if (item.sampled) sampled_rows_.push_back(std::int32_t(count() - 1));
+    for (std::int64_t row = item.all_rows ? begin : count() - 1; row < count(); ++row)
+      if (item.sampled || item.all_rows) sampled_rows_.push_back(std::int32_t(row));
     if (!adapter_rows_.empty() && adapter_rows_.back().adapter == item.adapter)
       adapter_rows_.back().row_end = count();
     else

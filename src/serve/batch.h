@@ -24,7 +24,8 @@ struct BatchItem {
   std::int64_t position = 0;             // of the first of them
   const KvPages* pages = nullptr;        // with room for all of them
   const Adapter* adapter = nullptr;
-  bool sampled = false;  // the last row's logits are wanted
+  bool sampled = false;   // the last row's logits are wanted
+  bool all_rows = false;  // every row's are
 };
 
 class StepBatch {

@@ -11,6 +11,8 @@ struct Engine::Sequence {
   std::int64_t scheduled = 0;  // tokens whose keys and values are in the cache, or will be after this step
   std::int64_t end = 0;        // tokens at which it ends
   KvPages pages;
+  std::optional<GrammarState> grammar;
+  std::vector<TokenLogprobs> prompt_logprobs;
   bool ended = false;
   std::int64_t known() const { return std::int64_t(tokens.size()); }
 };
@@ -89,6 +91,7 @@ RequestId Engine::add(Request request) {
   sequence->end = end_of(request);
   sequence->tokens.reserve(std::size_t(sequence->end));
   sequence->tokens = request.prompt;
+  if (request.grammar) sequence->grammar.emplace(request.grammar);
   sequence->request = std::move(request);
   waiting_.push_back(std::move(sequence));
   return waiting_.back()->id;
@@ -107,10 +110,14 @@ void Engine::validate(const Request& request) const {
   if (std::max<std::int64_t>(request.max_tokens, 1) > context_ - prompt)
     fail(ErrorKind::invalid_input, "the context is ", context_, " tokens, but the request needs ", prompt,
          " for the prompt and ", std::max<std::int64_t>(request.max_tokens, 1), " for the answer");
-  for (const std::int32_t id : request.prompt)
+  slideway::validate(request.sampling);
+  const auto check_id = [&](std::int32_t id) {
     if (id < 0 || id >= config().vocab_size)
       fail(ErrorKind::invalid_input, "token ", id, " is not in the vocabulary of ", config().vocab_size);
-  slideway::validate(request.sampling);
+  };
+  for (const auto& [id, bias] : request.sampling.logit_bias) check_id(id);
+  for (const std::int32_t id : request.end_ids) check_id(id);
+  for (const std::int32_t id : request.prompt) check_id(id);
   if (request.adapter)
     for (const AdapterModule& module : request.adapter->modules())
       if (module.rank() > options_.max_lora_rank)
@@ -137,7 +144,7 @@ std::span<const TokenEvent> Engine::step() {
   admit();
   fill_batch();
   if (items_.empty()) return {};
-  collect(compute());
+  compute();
   finish_ended();
   return events_;
 }
@@ -161,21 +168,28 @@ void Engine::fill_batch() {
                          running_[y.sequence]->request.adapter.get());
   });
   items_.clear();
+  logits_rows_.clear();
   for (const StepShare& share : shares_) {
     Sequence& s = *running_[share.sequence];
+    const bool sampled = s.scheduled + share.rows == s.known();
+    const bool all = s.request.prompt_logprobs && s.scheduled < std::int64_t(s.request.prompt.size());
+    const std::int64_t last = s.scheduled + share.rows - 1;
+    for (std::int64_t at = all ? s.scheduled : last; at <= last; ++at)
+      if (all || sampled) logits_rows_.push_back({&s, at});
     items_.push_back(
         {.tokens = std::span(s.tokens).subspan(std::size_t(s.scheduled), std::size_t(share.rows)),
          .position = s.scheduled,
          .pages = &s.pages,
          .adapter = s.request.adapter.get(),
-         .sampled = s.scheduled + share.rows == s.known()});
+         .sampled = sampled,
+         .all_rows = all});
     s.scheduled += share.rows;
   }
   if (!items_.empty()) batch_.set(items_);
 }
 
-// The logits of the rows that are to be sampled; empty when there are none.
-Tensor Engine::compute() {
+// The step's layers; then the logits that are wanted, as many rows at a time as there may be sequences.
+void Engine::compute() {
   const ModelConfig& c = config();
   Arena arena(workspace_.span());
   const Tensor x = arena.take("x", kAct, {batch_.count(), c.hidden_size});
@@ -186,42 +200,81 @@ Tensor Engine::compute() {
     const LayerSaved saved = take_saved(arena, c, batch_.count(), kAct, lora, x);
     decoder_.forward(l, model_.layer(l), batch_.rows(l), model_.inv_freq(l), saved, x, lora, arena);
   }
-  Tensor logits;
-  if (const Tensor sampled = batch_.sampled_rows()) {
-    const HeadWork head(arena, c, sampled.size(0));
-    ops_->embed(head.last, x, sampled);  // gathers rows of x
+  const Tensor rows = batch_.sampled_rows();
+  const auto count = std::int64_t(logits_rows_.size());
+  for (std::int64_t first = 0; first < count; first += options_.max_sequences) {
+    const Arena::Frame frame(arena);
+    const std::int64_t end = std::min(count, first + options_.max_sequences);
+    const HeadWork head(arena, c, end - first);
+    ops_->embed(head.last, x, rows.rows(first, end));  // gathers rows of x
     ops_->rms_norm(head.normed, head.rstd, head.last, model_.final_norm(), c.rms_norm_eps);
     ops_->linear(head.logits, head.normed, model_.head(), {});
-    logits = head.logits;
+    stream_->synchronize();
+    read_logits(head.logits, first);
   }
   stream_->synchronize();
-  return logits;
 }
 
-void Engine::collect(Tensor logits) {
-  std::int64_t row = 0;
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    if (!items_[i].sampled) continue;
-    Sequence& s = *running_[shares_[i].sequence];
-    const float* z = logits.f32() + row++ * config().vocab_size;
-    const auto token = sampler_.sample({z, std::size_t(config().vocab_size)}, s.request.sampling,
-                                       s.request.choice, s.known());
-    TokenEvent event{.request = s.id};
-    if (!token) {
-      event.finish = FinishReason::error;
-      event.error = "the model's logits are not finite numbers";
+void Engine::read_logits(Tensor logits, std::int64_t first) {
+  const std::int64_t v = config().vocab_size;
+  for (std::int64_t i = 0; i < logits.size(0); ++i) {
+    const LogitsRow& row = logits_rows_[std::size_t(first + i)];
+    Sequence& s = *row.sequence;
+    const std::span<const float> z(logits.f32() + i * v, std::size_t(v));
+    if (row.position + 1 < std::int64_t(s.request.prompt.size())) {
+      const std::int32_t next = s.tokens[std::size_t(row.position + 1)];
+      s.prompt_logprobs.push_back(token_logprobs(z, next, s.request.logprobs.value_or(0)));
     } else {
-      event.token = *token;
-      s.tokens.push_back(*token);
-      const auto& ends = s.request.end_ids;
-      if (std::find(ends.begin(), ends.end(), *token) != ends.end())
-        event.finish = FinishReason::stop;
-      else if (s.known() >= s.end)
-        event.finish = FinishReason::length;
+      draw(s, z);
     }
-    s.ended = event.finish.has_value();
-    events_.push_back(std::move(event));
   }
+}
+
+void Engine::draw(Sequence& s, std::span<const float> z) {
+  TokenEvent event{.request = s.id};
+  event.error = "the model's logits are not finite numbers";
+  const auto token = draw_by_rules(s, z, event);
+  if (!token) {
+    event.finish = FinishReason::error;
+  } else {
+    event.error.clear();
+    event.token = *token;
+    if (s.request.logprobs) event.logprobs = token_logprobs(z, *token, *s.request.logprobs);
+    event.prompt = std::move(s.prompt_logprobs);
+    s.prompt_logprobs.clear();
+    s.tokens.push_back(*token);
+    const auto& ends = s.request.end_ids;
+    if (std::find(ends.begin(), ends.end(), *token) != ends.end())
+      event.finish = FinishReason::stop;
+    else if (s.known() >= s.end)
+      event.finish = FinishReason::length;
+  }
+  s.ended = event.finish.has_value();
+  events_.push_back(std::move(event));
+}
+
+// What the request's rules leave is drawn from; nothing, and the event says why, where that is not possible.
+std::optional<std::int32_t> Engine::draw_by_rules(Sequence& s, std::span<const float> z, TokenEvent& event) {
+  const std::span<const std::int32_t> tokens = s.tokens;
+  const std::size_t prompt = s.request.prompt.size();
+  const bool too_early = std::int64_t(tokens.size() - prompt) < s.request.min_tokens;
+  if (s.grammar || too_early || LogitRules::any(s.request.sampling)) {
+    changed_.assign(z.begin(), z.end());
+    rules_.apply(changed_, s.request.sampling, tokens.first(prompt), tokens.subspan(prompt));
+    if (too_early) LogitRules::ban(changed_, s.request.end_ids);
+    if (s.grammar) {
+      allowed_.assign((z.size() + 31) / 32, 0);
+      if (!s.grammar->mask(allowed_)) {
+        event.error = "the grammar allows no token here";
+        return std::nullopt;
+      }
+      LogitRules::keep(changed_, allowed_);
+    }
+    z = changed_;
+  }
+  const auto token = sampler_.sample(z, s.request.sampling, s.request.choice, s.known());
+  if (token && s.grammar) CHECK(s.grammar->accept(*token), "the grammar allowed token ", *token);
+  return token;
 }
 
 void Engine::finish_ended() {

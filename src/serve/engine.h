@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,7 @@
 #include "ops/ops.h"
 #include "serve/batch.h"
 #include "serve/kv_cache.h"
+#include "serve/logit_rules.h"
 #include "serve/request.h"
 #include "serve/resident_model.h"
 #include "serve/sampler.h"
@@ -71,8 +73,11 @@ class Engine {
   std::int64_t end_of(const Request& request) const;
   void admit();
   void fill_batch();
-  Tensor compute();
-  void collect(Tensor logits);
+  void compute();
+  void read_logits(Tensor logits, std::int64_t first);
+  void draw(Sequence& sequence, std::span<const float> logits);
+  std::optional<std::int32_t> draw_by_rules(Sequence& sequence, std::span<const float> logits,
+                                            TokenEvent& event);
   void finish_ended();
 
   std::int64_t context_;
@@ -85,6 +90,7 @@ class Engine {
   StepBatch batch_;
   Buffer workspace_;
   Sampler sampler_;
+  LogitRules rules_;
 
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
@@ -94,6 +100,13 @@ class Engine {
   std::vector<SequenceProgress> progress_;
   std::vector<StepShare> shares_;
   std::vector<BatchItem> items_;
+  struct LogitsRow {
+    Sequence* sequence;
+    std::int64_t position;  // of the token that they follow
+  };
+  std::vector<LogitsRow> logits_rows_;  // as batch_.sampled_rows()
+  std::vector<float> changed_;          // [V]
+  std::vector<std::uint32_t> allowed_;  // [⌈V / 32⌉]
   std::vector<TokenEvent> events_;
 };
 

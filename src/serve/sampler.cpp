@@ -28,6 +28,13 @@ void validate(const SamplingOptions& o) {
     fail(ErrorKind::invalid_input, "temperature should be between 0 and 100, found ", o.temperature);
   if (!(o.top_p > 0 && o.top_p <= 1))
     fail(ErrorKind::invalid_input, "top_p should be above 0 and at most 1, found ", o.top_p);
+  if (!(o.min_p >= 0 && o.min_p <= 1))
+    fail(ErrorKind::invalid_input, "min_p should be between 0 and 1, found ", o.min_p);
+  if (!(o.repetition_penalty > 0 && std::isfinite(o.repetition_penalty)))
+    fail(ErrorKind::invalid_input, "repetition_penalty should be above 0, found ", o.repetition_penalty);
+  for (const float penalty : {o.presence_penalty, o.frequency_penalty})
+    if (!std::isfinite(penalty))
+      fail(ErrorKind::invalid_input, "penalties should be numbers, found ", penalty);
   if (o.top_k < 0) fail(ErrorKind::invalid_input, "top_k should be 0 (all) or more, found ", o.top_k);
 }
 
@@ -45,6 +52,7 @@ std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const
   const double highest = logits[std::size_t(best)];
   for (const Candidate& c : candidates_)
     weights_.push_back(std::exp((double(c.logit) - highest) / double(options.temperature)));
+  if (options.min_p > 0) keep_at_least(double(options.min_p));
   double total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
   if (options.top_p < 1) {  // candidates are sorted: keep the shortest head whose share reaches top_p
     double kept = 0;
@@ -58,6 +66,18 @@ std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const
   std::size_t drawn = 0;
   while (drawn + 1 < weights_.size() && left >= weights_[drawn]) left -= weights_[drawn++];
   return candidates_[drawn].id;
+}
+
+// Weights are relative to the likeliest, whose own is 1.
+void Sampler::keep_at_least(double share) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i] < share) continue;
+    candidates_[kept] = candidates_[i];
+    weights_[kept++] = weights_[i];
+  }
+  candidates_.resize(kept);
+  weights_.resize(kept);
 }
 
 void Sampler::keep_likeliest(const SamplingOptions& options) {

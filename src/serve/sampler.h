@@ -30,6 +30,7 @@ class Sampler {
     std::int32_t id;
   };
   void keep_likeliest(const SamplingOptions& options);
+  void keep_at_least(double share);
   std::vector<Candidate> candidates_;
   std::vector<double> weights_;
 };

@@ -14,6 +14,7 @@
 #include "serve/model_names.h"
 #include "serve/tool_calls.h"
 #include "text/chat.h"
+#include "text/grammar.h"
 #include "text/tokenizer.h"
 
 namespace slideway {
@@ -28,6 +29,7 @@ struct ServedModel {
   ServedModelOptions options;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat;  // null: none
+  std::unique_ptr<GrammarCompiler> grammars;
   std::vector<std::int32_t> end_ids;
   SamplingOptions sampling;  // what a request leaves open
   std::int64_t context = 0, vocab_size = 0;

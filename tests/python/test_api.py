@@ -7,6 +7,8 @@ import urllib.request
 
 import openai
 import pytest
+import torch
+import transformers
 
 from api_server import CONTEXT, GGUF, SLIDEWAY, Server, make_adapter, make_model
 
@@ -178,6 +180,71 @@ def test_text_of_users_never_becomes_a_control_token(server, client):
     assert json.loads(post(server, "/detokenize", {"tokens": ids({"prompt": evil})})[1])["prompt"] == evil
 
 
+def test_logprobs_are_those_of_transformers_in_both_formats(folder, client):
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder / "model", dtype=torch.float32)
+    with Server(folder / "model", "--dtype", "float32") as server:
+        client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+        prompt = json.loads(post(server, "/tokenize", {"prompt": "Once upon a time, 🌶 in"})[1])["tokens"]
+        strings = json.loads(post(server, "/tokenize", {"prompt": "Once upon a time, 🌶 in", "return_token_strs": True})[1])
+        answer = complete(client, prompt, echo=True, logprobs=3, max_tokens=5, extra_body={"ignore_eos": True}).choices[0]
+        chosen = json.loads(post(server, "/tokenize", {"prompt": answer.text})[1])["tokens"]
+        found = answer.logprobs
+        assert len(found.tokens) == len(prompt) + 5 == len(found.token_logprobs) == len(found.text_offset)
+        assert found.token_logprobs[0] is None and found.top_logprobs[0] is None
+        assert found.text_offset[0] == 0 and found.text_offset[len(prompt)] == len("Once upon a time, 🌶 in")
+        with torch.no_grad():
+            expected = torch.log_softmax(model(torch.tensor([prompt])).logits[0], -1)
+        for i in range(1, len(prompt)):
+            assert abs(found.token_logprobs[i] - expected[i - 1, prompt[i]]) < 1e-3
+            top = expected[i - 1].topk(3).values
+            assert max(abs(a - b) for a, b in zip(found.top_logprobs[i].values(), top)) < 1e-3
+        assert abs(found.token_logprobs[len(prompt)] - expected[-1].max()) < 1e-3
+        # Nothing but the prompt.
+        scored = complete(client, prompt, echo=True, logprobs=1, max_tokens=0)
+        assert scored.usage.completion_tokens == 0 and scored.choices[0].text == "Once upon a time, 🌶 in"
+        assert scored.choices[0].logprobs.token_logprobs == found.token_logprobs[:len(prompt)]
+        # Chats: bytes, and the same whatever the sampling does to the distribution.
+        one = chat(client, logprobs=True, top_logprobs=2)
+        text = b"".join(bytes(token.bytes) for token in one.choices[0].logprobs.content)
+        assert text.decode("utf-8", "replace") == one.choices[0].message.content
+        assert all(len(token.top_logprobs) == 2 for token in one.choices[0].logprobs.content)
+        first = one.choices[0].logprobs.content[0]
+        biased = chat(client, logprobs=True, max_tokens=1, logit_bias={"500": 100}).choices[0].logprobs.content[0]
+        assert biased.logprob < first.logprob
+        streamed = [token for chunk in chat(client, logprobs=True, top_logprobs=2, stream=True)
+                    if chunk.choices[0].logprobs for token in chunk.choices[0].logprobs.content]
+        assert streamed == one.choices[0].logprobs.content
+
+
+def test_penalties_bias_and_the_least_length_do_what_they_say(client):
+    loop = complete(client, max_tokens=60).choices[0].text
+    assert complete(client, max_tokens=60, frequency_penalty=2, presence_penalty=2).choices[0].text != loop
+    assert complete(client, max_tokens=60, extra_body={"repetition_penalty": 5.0}).choices[0].text != loop
+    end = {"2": 100}
+    assert complete(client, logit_bias=end).usage.completion_tokens == 1
+    assert complete(client, logit_bias=end, max_tokens=9, extra_body={"min_tokens": 5}).usage.completion_tokens == 6
+    assert complete(client, temperature=1, extra_body={"min_p": 1.0}).choices[0].text == complete(client).choices[0].text
+    assert complete(client, temperature=1, extra_body={"top_k": 1}).choices[0].text == complete(client).choices[0].text
+
+
+def test_answers_keep_to_a_schema_or_are_cut(client):
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "n": {"enum": [1, 2]}},
+              "required": ["name", "n"], "additionalProperties": False}
+    format = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}
+    for stream in [False, True]:
+        answer = chat(client, max_tokens=400, response_format=format, stream=stream, temperature=1, seed=3)
+        if stream:
+            chunks = [chunk.choices[0] for chunk in answer]
+            text, reason = "".join(c.delta.content or "" for c in chunks), chunks[-1].finish_reason
+        else:
+            text, reason = answer.choices[0].message.content, answer.choices[0].finish_reason
+        assert reason == "stop"
+        value = json.loads(text)
+        assert set(value) == {"name", "n"} and len(value["name"]) <= 8 and value["n"] in (1, 2)
+    assert chat(client, response_format={"type": "text"}).choices[0] == chat(client).choices[0]
+    assert chat(client, response_format={"type": "json_object"}).choices[0].message.content.lstrip().startswith("{")
+
+
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("path, body, param, code", [
@@ -199,7 +266,16 @@ def test_text_of_users_never_becomes_a_control_token(server, client):
     ("/v1/chat/completions", {"messages": [{"role": "clown", "content": "x"}]}, None, None),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "functions": []}, "functions", None),
     ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "response_format": {"type": "xml"}},
+     "response_format.type", None),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "response_format": {
+        "type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": {
+            "type": "object", "properties": {"a": {"type": "string", "pattern": "^(open"}}, "required": ["a"]}}}},
      "response_format", None),
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "response_format": {
+        "type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "not-a-type"}}}}, "response_format", None),
+    ("/v1/completions", {"prompt": "x", "logit_bias": {"x": 1}}, "logit_bias", None),
+    ("/v1/completions", {"prompt": "x", "logit_bias": {"49152": 1}}, None, None),
+    ("/v1/completions", {"prompt": "x", "logprobs": 21}, "logprobs", None),
     ("/v1/chat/completions", b"{", None, None),
     ("/v1/chat/completions", b"\xff", None, None),
     ("/v1/chat/completions", b"[" * 100000, None, None),

@@ -151,6 +151,64 @@ TEST_F(EngineTest, EndsAtAnyOfTheEndTokens) {
   }
 }
 
+// The events of one request, alone.
+std::vector<TokenEvent> events_of(Engine& engine, const Request& request) {
+  engine.add(request);
+  std::vector<TokenEvent> out;
+  while (!engine.idle())
+    for (const TokenEvent& event : engine.step()) out.push_back(event);
+  return out;
+}
+
+TEST_F(EngineTest, GivesThePromptsLogProbabilitiesHoweverItIsCut) {
+  const Model model("llama");
+  Request request = greedy(model, false)[0];
+  request.logprobs = 128;  // all
+  request.prompt_logprobs = true;
+  std::vector<float> wanted;
+  for (std::size_t n = 1; n < request.prompt.size(); ++n) {  // each as what follows a shorter prompt
+    Request shorter = request;
+    shorter.prompt.resize(n);
+    shorter.prompt_logprobs = false;
+    shorter.max_tokens = 1;
+    Engine engine = make_engine(model);
+    for (const TokenLogprob& token : events_of(engine, shorter).front().logprobs->top)
+      if (token.token == request.prompt[n]) wanted.push_back(token.logprob);
+  }
+  for (const std::int64_t chunk : {1, 3, 64}) {
+    Engine engine = make_engine(model, {.max_sequences = 2, .chunk = chunk});
+    const auto events = events_of(engine, request);
+    std::vector<float> found;
+    for (const TokenLogprobs& token : events.front().prompt) found.push_back(token.chosen.logprob);
+    EXPECT_EQ(found, wanted) << "chunk " << chunk;
+    EXPECT_EQ(events.front().token, model.golden.i32("greedy", 0).front());
+    for (const TokenEvent& event : events) EXPECT_EQ(event.logprobs->top.front().token, event.token);
+  }
+}
+
+TEST_F(EngineTest, HoldsBackEndTokensUntilThereAreEnough) {
+  const Model model("llama");
+  Request request = greedy(model, false)[0];
+  request.end_ids = {model.golden.i32("greedy", 0)[2]};
+  request.min_tokens = 6;
+  Engine engine = make_engine(model);
+  const auto events = events_of(engine, request);
+  EXPECT_GE(events.size(), 6u);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NE(events[i].token, request.end_ids[0]);
+}
+
+TEST_F(EngineTest, FollowsABiasAgainstWhatItWouldHaveSaid) {
+  const Model model("llama");
+  Request request = greedy(model, false)[0];
+  const std::int32_t first = model.golden.i32("greedy", 0).front();
+  request.sampling.logit_bias = {{first, -100.0f}, {(first + 1) % 128, 100.0f}};
+  request.logprobs = 1;
+  Engine engine = make_engine(model);
+  const auto events = events_of(engine, request);
+  for (const TokenEvent& event : events) EXPECT_EQ(event.token, (first + 1) % 128);
+  EXPECT_EQ(events.front().logprobs->top.front().token, first) << "log-probabilities are the model's own";
+}
+
 TEST_F(EngineTest, EndsWhereTheContextIsFull) {
   const Model model("llama");
   Request request = greedy(model, false)[0];
@@ -215,6 +273,10 @@ TEST_F(EngineTest, RefusesRequestsThatCannotBeServed) {
   refused({.prompt = TokenIds(8, 5), .max_tokens = INT64_MAX}, {"context is 40", "9223372036854775807"});
   refused({.prompt = {5}, .max_tokens = -1}, {"max_tokens"});
   refused({.prompt = {5}, .sampling = {.top_p = 2}}, {"top_p"});
+  refused({.prompt = {5}, .sampling = {.min_p = -1}}, {"min_p"});
+  refused({.prompt = {5}, .sampling = {.repetition_penalty = 0}}, {"repetition_penalty"});
+  refused({.prompt = {5}, .sampling = {.logit_bias = {{128, 1.0f}}}}, {"token 128"});
+  refused({.prompt = {5}, .end_ids = {-1}}, {"token -1"});
   refused({.prompt = {5}, .adapter = model.adapter}, {"rank 4"});
   EXPECT_TRUE(engine.idle());
   expect_error(ErrorKind::invalid_input, {"context of 1000", "256"},

@@ -57,6 +57,13 @@ TEST(Sampler, KeepsTheLikeliestTopKAndOfEqualsTheFirst) {
   EXPECT_EQ(found[3], 0);
 }
 
+TEST(Sampler, KeepsWhatIsAtLeastMinPTimesAsLikelyAsTheLikeliest) {
+  const auto found = shares(kLogits, {.min_p = 0.5f, .seed = 3});
+  EXPECT_NEAR(found[0], 0.625, 0.015);
+  EXPECT_NEAR(found[2], 0.375, 0.015);
+  EXPECT_EQ(found[1] + found[3], 0);
+}
+
 TEST(Sampler, AppliesTopPToWhatTopKLeft) {
   // Of 0.5 and 0.3 the first alone has 0.625 ≥ 0.6; of all four it has only 0.5.
   EXPECT_EQ(shares(kLogits, {.top_p = 0.6f, .top_k = 2})[0], 1);

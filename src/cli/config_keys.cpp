@@ -265,7 +265,10 @@ std::vector<ConfigKey> make_keys() {
 
       choice_key<DeviceChoice>(
           "device", {}, &O::device,
-          {{"auto", DeviceChoice::automatic}, {"cpu", DeviceChoice::cpu}, {"seeded", DeviceChoice::seeded}},
+          {{"auto", DeviceChoice::automatic},
+           {"cpu", DeviceChoice::cpu},
+           {"cuda", DeviceChoice::cuda},
+           {"seeded", DeviceChoice::seeded}},
           "auto, cpu, or seeded: the sliding of a GPU played on the CPU in a random order"),
       number_key("device_seed", {}, &O::device_seed, "of the seeded device's order"),
       choice_key<ComputeType>(

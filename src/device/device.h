@@ -102,6 +102,8 @@ class Device {
   virtual std::string name() const = 0;
   // False where the device computes on host memory in place, so that a fetch need not copy.
   virtual bool copies() const = 0;
+  // Device memory that could still be taken, where the device has memory of its own; the host's has no limit here.
+  virtual std::uint64_t available() const { return ~std::uint64_t(0); }
   virtual Buffer allocate(std::size_t bytes) = 0;  // device memory, zeroed
   virtual Buffer allocate_pinned(
       std::size_t bytes) = 0;  // host memory that the device copies from at full speed
@@ -131,5 +133,6 @@ Buffer allocate_host(std::size_t bytes);
 
 std::unique_ptr<Device> make_host_device(const HostDeviceOptions& options = {});
 std::unique_ptr<Device> make_cuda_device(int index = 0);  // unsupported where CUDA was not built
+int cuda_devices();  // how many can be used: 0 without CUDA, a driver or a GPU
 
 }  // namespace slideway

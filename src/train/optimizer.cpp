@@ -12,6 +12,17 @@ DType landed_type(const OptimizerOptions& options, std::size_t block) {
   return options.kinds[block].summed_on_host ? DType::f32 : options.gradients;
 }
 
+// In place, f32 to the nearest bf16.
+void round_to_bf16(Threads& threads, Tensor x) {
+  constexpr std::int64_t kPiece = 1 << 18;
+  float* const all = x.f32();
+  const std::int64_t n = x.elements();
+  threads.for_each((n + kPiece - 1) / kPiece, [&](std::int64_t i) {
+    const std::int64_t end = std::min(n, (i + 1) * kPiece);
+    for (std::int64_t k = i * kPiece; k < end; ++k) all[k] = to_float(to_bf16(all[k]));
+  });
+}
+
 // Bytes of every landing place, and which place each block uses.
 struct Places {
   std::vector<std::uint64_t> bytes;
@@ -111,9 +122,7 @@ void Optimizer::landed(int block, Stream& copier) {
 void Optimizer::sum_squares(int block) {
   const Tensor whole = gradient(block);
   if (options_.kinds[std::size_t(block)].summed_on_host && options_.gradients == DType::bf16)
-    worker_.run([whole] {
-      for (float& x : std::span(whole.f32(), std::size_t(whole.elements()))) x = to_float(to_bf16(x));
-    });
+    worker_.run([this, whole] { round_to_bf16(threads_, whole); });
   const std::size_t first = first_square_[std::size_t(block)];
   const auto& tensors = store_.block(block).layout->tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i) {

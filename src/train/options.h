@@ -20,9 +20,10 @@ enum class AdapterKind { none, lora };  // none: every parameter is trained
 enum class LrSchedule { constant, linear, cosine };
 enum class ComputeType { automatic, bf16, fp32 };  // fp32: from the exact master, FP32 gradients
 enum class ActivationPolicy { automatic, keep, recompute };
-enum class DeviceChoice { automatic, cpu, seeded };  // seeded: a seeded order of the streams, real copies
-enum class LongRows { truncate, drop, refuse };      // rows longer than sequence_len
-enum class SaveType { automatic, bf16, fp32 };       // automatic: as the base model was stored
+// automatic: the GPU where there is one. seeded: the CPU in a seeded order of the streams, with real copies.
+enum class DeviceChoice { automatic, cpu, cuda, seeded };
+enum class LongRows { truncate, drop, refuse };  // rows longer than sequence_len
+enum class SaveType { automatic, bf16, fp32 };   // automatic: as the base model was stored
 
 struct TrainOptions {
   // --- model

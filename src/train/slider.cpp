@@ -56,12 +56,7 @@ Slider::Slider(const SliderParts& parts)
     for (int i = 0; i < plan_.slots; ++i) slots.push_back(slots_.span().subspan(std::size_t(i) * each, each));
     ring_ = std::make_unique<SlotRing>(device, std::move(slots), *up_, *compute_);
   }
-  float* table = reinterpret_cast<float*>(tables_.data());
-  for (const RopeConfig& rope : config_.ropes) {
-    compute_->copy(table, rope.inv_freq.data(), rope.inv_freq.size() * sizeof(float));
-    table += rope.inv_freq.size();
-  }
-  compute_->synchronize();
+  fill_tables();
   if (!full()) adapter_views_.resize(std::size_t(2 * config_.num_layers() * plan_.micro_batches));
 }
 
@@ -74,6 +69,15 @@ Slider::~Slider() {
     } catch (const Error&) {
       // The error that brought us here is already on its way.
     }
+}
+
+void Slider::fill_tables() {
+  const Buffer staging = parts_.device.allocate_pinned(tables_.bytes());
+  float* table = reinterpret_cast<float*>(staging.data());
+  for (const RopeConfig& rope : config_.ropes)
+    table = std::copy(rope.inv_freq.begin(), rope.inv_freq.end(), table);
+  compute_->copy(tables_.data(), staging.data(), tables_.bytes());
+  compute_->synchronize();
 }
 
 void Slider::allocate() {
@@ -102,6 +106,7 @@ void Slider::allocate() {
   device(adapter_values_, s.adapter_values);
   pinned(x0_staging_, s.x0_staging);
   pinned(d_x0_staging_, s.d_x0_staging);
+  pinned(indices_host_, s.indices_host);
   pinned(losses_host_, s.losses_host);
   pinned(adapter_image_, s.adapter_image);
   scratch_.emplace(scratch_bytes_.span());
@@ -152,7 +157,10 @@ void Slider::flush() {
 
 void Slider::begin(const StepBatch& batch) {
   micro_.clear();
+  const std::size_t half = indices_.bytes() * (step_ % 2);  // the step before may still be on its way
+  std::byte* const from = in_place_ ? indices_.data() : indices_host_.data() + half;
   auto* index = reinterpret_cast<std::int32_t*>(indices_.data());
+  auto* staged = reinterpret_cast<std::int32_t*>(from);
   std::int64_t at = 0;
   for (const MicroBatch& micro : batch.micro_batches) {
     const auto rows = std::int64_t(micro.ids.size());
@@ -161,11 +169,12 @@ void Slider::begin(const StepBatch& batch) {
     on_device.positions = Tensor(index + 2 * at, DType::i32, {rows});
     on_device.targets = Tensor(index + 2 * at + rows, DType::i32, {rows});
     on_device.losses = Tensor(reinterpret_cast<float*>(losses_.data()) + at, DType::f32, {rows});
-    compute_->copy(on_device.positions.data(), micro.positions.data(), std::size_t(rows) * 4);
-    compute_->copy(on_device.targets.data(), micro.targets.data(), std::size_t(rows) * 4);
+    staged = std::copy(micro.positions.begin(), micro.positions.end(), staged);
+    staged = std::copy(micro.targets.begin(), micro.targets.end(), staged);
     micro_.push_back(on_device);
     at += rows;
   }
+  if (!in_place_) compute_->copy(indices_.data(), from, std::size_t(2 * at) * sizeof(std::int32_t));
 }
 
 // The embedding's rows are gathered on the host: only those that the batch names travel.

@@ -79,6 +79,7 @@ class Slider {
     std::int64_t rows = 0, at = 0;  // T, and the rows of the step before it
   };
   void allocate();
+  void fill_tables();
   void begin(const StepBatch& batch);
   void embed(const StepBatch& batch);
   void gather(const StepBatch& batch, std::byte* out) const;
@@ -119,7 +120,7 @@ class Slider {
   // Buffers outlive the streams, whose queues may still name them.
   Buffer slots_, joined_layer_, gradient_, rounded_, boundaries_, kept_, recomputed_, scratch_bytes_, d_x_,
       tables_, indices_, losses_, norm_slot_, joined_norm_, d_norm_, x0_staging_, d_x0_staging_, losses_host_,
-      adapter_image_, adapter_values_;
+      indices_host_, adapter_image_, adapter_values_;
   std::unique_ptr<Event> gathered_, x0_up_, x0_used_, adapter_joined_, adapter_up_, gradient_ready_,
       gradient_copied_, d_x0_down_, losses_ready_, losses_down_;
   std::unique_ptr<Stream> compute_, up_, down_;

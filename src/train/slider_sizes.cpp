@@ -82,6 +82,7 @@ SliderSizes slider_sizes(const ModelConfig& config, const ModelLayout& layout, c
       .adapter_values = copies ? std::uint64_t(adapter) * 4 : 0,
       .x0_staging = copies ? step_rows * width * act : 0,
       .d_x0_staging = copies && full ? step_rows * width * act : 0,
+      .indices_host = copies ? 2 * step_rows * 2 * 4 : 0,  // of two steps
       .losses_host = copies ? step_rows * 4 : 0,
       .adapter_image = std::uint64_t(adapter) * 4,
       .layer_elements = layer,
@@ -106,7 +107,8 @@ std::vector<Demand> slider_demands(const ModelConfig& config, const ModelLayout&
       {Tier::device, "workspace of the ops",
        ops_workspace_bytes(device, slider_ops_options(config, plan, lora))},
       {Tier::device, "positions, targets, losses", s.tables + s.indices + s.losses},
-      {Tier::pinned, "embedding rows and their gradients", s.x0_staging + s.d_x0_staging + s.losses_host},
+      {Tier::pinned, "embedding rows and their gradients", s.x0_staging + s.d_x0_staging},
+      {Tier::pinned, "positions, targets, losses on their way", s.indices_host + s.losses_host},
       {Tier::pinned, "adapter weights, FP32 image", s.adapter_image},
   };
 }

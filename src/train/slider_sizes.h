@@ -15,7 +15,7 @@ struct SliderSizes {
   std::uint64_t slots, joined_layer, gradient, rounded, boundaries, kept, recomputed, scratch, d_x, tables,
       indices, losses, norm_slot, joined_norm, d_norm, adapter_values;
   // pinned on the host
-  std::uint64_t x0_staging, d_x0_staging, losses_host, adapter_image;
+  std::uint64_t x0_staging, d_x0_staging, indices_host, losses_host, adapter_image;
 
   std::int64_t layer_elements, largest_gradient, adapter_elements;
 };

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <sstream>
 
 #include "core/file.h"
@@ -16,7 +17,12 @@
 namespace slideway {
 namespace {
 
+// Left to the driver and the libraries, which take memory of their own as they go.
+constexpr std::uint64_t kDeviceMargin = std::uint64_t(512) << 20;
+
 std::unique_ptr<Device> make_device(const TrainOptions& options) {
+  const bool automatic = options.device == DeviceChoice::automatic;
+  if (options.device == DeviceChoice::cuda || (automatic && cuda_devices() > 0)) return make_cuda_device();
   return make_host_device({.seeded = options.device == DeviceChoice::seeded, .seed = options.device_seed});
 }
 
@@ -64,10 +70,12 @@ struct Trainer::Run {
   std::unique_ptr<LayerStore> base, adapter;
   std::unique_ptr<Slider> slider;
   std::unique_ptr<TrainLog> train_log;
-  DataPosition position;  // of the batch after the last one that has been waited for
-  std::int64_t step = 0;  // updates done
-  std::int64_t tokens = 0;
-  double loss_sum = 0;  // of the steps since the last log line
+  DataPosition position;                      // of the batch after the last one that has been waited for
+  std::int64_t step = 0;                      // updates done
+  std::int64_t launched = 0;                  // updates done or under way
+  std::int64_t tokens = 0;                    // of the run up to step
+  std::deque<std::int64_t> tokens_under_way;  // of each launched step that has not been waited for
+  double loss_sum = 0;                        // of the steps since the last log line
   std::int64_t loss_count = 0;
 
   explicit Run(const TrainOptions& chosen);
@@ -79,6 +87,8 @@ struct Trainer::Run {
   void save(const TrainHooks& hooks);
   void save_result(const TrainHooks& hooks, const std::string& config_yaml);
   TrainerState state() const;
+  void launch();
+  bool save_is_due(std::int64_t after) const;
   void finish_step(const StepResult& result, double seconds, const TrainHooks& hooks);
 };
 
@@ -111,18 +121,20 @@ void Trainer::Run::make_plan() {
   const auto stream = device->make_stream("plan");
   const auto ops = make_ops(*device, *stream, threads);
   const std::uint64_t process = resident_memory();
-  plan =
-      make_train_plan(options, {.config = &files->config(),
-                                .layout = &files->layout(),
-                                .lora = lora.get(),
-                                .micro_batch_rows = sampler->max_micro_batch_tokens(),
-                                .device = device->kind(),
-                                .device_copies = device->copies(),
-                                .preferred_activation = ops->preferred_activation(),
-                                .products = ops->numeric_plan(),
-                                .device_bytes = options.gpu_memory ? options.gpu_memory : Budget::kUnlimited,
-                                .host_bytes = options.ram ? options.ram : available_memory() + process,
-                                .process_bytes = process});
+  std::uint64_t device_bytes = options.gpu_memory ? options.gpu_memory : Budget::kUnlimited;
+  if (device->kind() == DeviceKind::cuda)
+    device_bytes = std::min(device_bytes, device->available() - std::min(device->available(), kDeviceMargin));
+  plan = make_train_plan(options, {.config = &files->config(),
+                                   .layout = &files->layout(),
+                                   .lora = lora.get(),
+                                   .micro_batch_rows = sampler->max_micro_batch_tokens(),
+                                   .device = device->kind(),
+                                   .device_copies = device->copies(),
+                                   .preferred_activation = ops->preferred_activation(),
+                                   .products = ops->numeric_plan(),
+                                   .device_bytes = device_bytes,
+                                   .host_bytes = options.ram ? options.ram : available_memory() + process,
+                                   .process_bytes = process});
 }
 
 void Trainer::Run::check_disk() const {
@@ -249,8 +261,22 @@ void Trainer::Run::save_result(const TrainHooks& hooks, const std::string& confi
   if (hooks.on_note) hooks.on_note("saved " + output_dir.string());
 }
 
+void Trainer::Run::launch() {
+  auto batch = std::make_shared<const StepBatch>(sampler->next());
+  tokens_under_way.push_back(batch->tokens);
+  slider->launch(std::move(batch), learning_rate_at(options, launched, steps));
+  position = sampler->position();
+  ++launched;
+}
+
+bool Trainer::Run::save_is_due(std::int64_t after) const {
+  return after == steps || (options.save_steps > 0 && after % options.save_steps == 0);
+}
+
 void Trainer::Run::finish_step(const StepResult& result, double seconds, const TrainHooks& hooks) {
   step = result.step;
+  tokens += tokens_under_way.front();
+  tokens_under_way.pop_front();
   if (!result.bad_block.empty() || !std::isfinite(result.loss))
     fail(ErrorKind::corrupt, "step ", step, ": the ",
          result.bad_block.empty() ? "loss is not finite"
@@ -303,15 +329,20 @@ TrainOutcome Trainer::run(const TrainHooks& hooks, const std::string& config_yam
   const auto seconds = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
+  // Where streams run beside this thread, a step is launched before the one before it has been waited for, so that
+  // nothing drains between the two. What is saved is the state after all that has been launched.
+  const std::int64_t ahead = run.device->copies() ? 2 : 1;
+  const auto stop_asked = [&] { return hooks.should_stop && hooks.should_stop(); };
+  run.launched = run.step;
   while (run.step < run.steps) {
-    auto batch = std::make_shared<const StepBatch>(run.sampler->next());
-    run.tokens += batch->tokens;
-    run.slider->launch(std::move(batch), learning_rate_at(run.options, run.step, run.steps));
-    run.position = run.sampler->position();
+    const auto must_drain = [&] {
+      return run.launched > run.step && (run.save_is_due(run.launched) || stop_asked());
+    };
+    while (run.launched < std::min(run.step + ahead, run.steps) && !must_drain()) run.launch();
     run.finish_step(*run.slider->wait(), seconds(), hooks);
-    const bool stop = hooks.should_stop && hooks.should_stop();
-    const bool due = run.options.save_steps > 0 && run.step % run.options.save_steps == 0;
-    if (stop || due || run.step == run.steps) run.save(hooks);
+    if (run.launched > run.step) continue;
+    const bool stop = stop_asked();
+    if (stop || run.save_is_due(run.step)) run.save(hooks);
     if (stop && run.step < run.steps) return TrainOutcome::interrupted;
   }
   run.save_result(hooks, config_yaml);

@@ -42,6 +42,13 @@ class CudaDevice final : public Device {
   }
   bool copies() const override { return true; }
 
+  std::uint64_t available() const override {
+    context_->use();
+    std::size_t free = 0, total = 0;
+    CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return free;
+  }
+
   Buffer allocate(std::size_t bytes) override {
     if (bytes == 0) return {};
     context_->use();
@@ -128,6 +135,13 @@ class CudaDevice final : public Device {
 };
 
 }  // namespace
+
+int cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  (void)cudaGetLastError();
+  return 0;
+}
 
 std::unique_ptr<Device> make_cuda_device(int index) {
   return std::make_unique<CudaDevice>(index);

@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 
+#include "cli/bench.h"
 #include "cli/generate.h"
 #include "cli/inspect.h"
 #include "cli/merge.h"
@@ -46,6 +47,7 @@ int run(int argc, char** argv) {
   add_merge(app, exit_code);
   add_plan(app, exit_code);
   add_serve(app, exit_code);
+  add_bench(app, exit_code);
   if (argc > 1 && argv[1][0] != '-') check_command(app, argv[1]);
   try {
     app.parse(argc, argv);

@@ -14,9 +14,11 @@ struct Phase {
 };
 
 Phase phase_of(const PhaseWork& work, const MachineRates& machine) {
-  return {work.flops / machine.product_flops,
-          std::max(work.up_bytes / machine.copy_up, work.down_bytes / machine.copy_down),
-          work.up_bytes + work.down_bytes};
+  // A device that computes on the host's own memory has no link.
+  const auto over_link = [](double bytes, double rate) { return rate > 0 ? bytes / rate : 0; };
+  const double up = over_link(work.up_bytes, machine.copy_up),
+               down = over_link(work.down_bytes, machine.copy_down);
+  return {work.flops / machine.product_flops, std::max(up, down), work.up_bytes + work.down_bytes};
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct MachineRates {
   std::string name;
   std::uint64_t gpu_bytes = 0;
   double product_flops = 0;  // of large BF16 products
-  double copy_up = 0;        // host to device, pinned
+  double copy_up = 0;        // host to device, pinned; 0: there is no link to copy over
   double copy_down = 0;      // device to host
   double dram = 0;           // the host's memory, read and written by processors and copies together
 };

@@ -35,6 +35,7 @@ inline void PrintTo(const TinyResult& result, std::ostream* out) {
 }
 
 struct TinyOptions {
+  bool cuda = false;  // on the GPU, which must be there
   HostDeviceOptions device;
   int layers = 5;
   bool tied = true;
@@ -113,7 +114,7 @@ inline void fill_random(LayerStore& store, float scale) {
 inline TinyResult train_tiny(const TinyOptions& options) {
   const ModelConfig config = tiny_config(options);
   const ModelLayout layout = make_layout(config);
-  const auto device = make_host_device(options.device);
+  const auto device = options.cuda ? make_cuda_device() : make_host_device(options.device);
   Threads threads(options.threads);
 
   std::unique_ptr<LoraLayout> lora;

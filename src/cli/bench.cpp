@@ -2,6 +2,7 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <chrono>
 #include <cstdio>
 #include <iomanip>
 #include <memory>
@@ -64,7 +65,13 @@ int bench(const BenchWords& words) {
   const MeasuredRates rates = measure_machine(*device, threads);
   std::printf("%s\n", rates.line().c_str());
   std::fflush(stdout);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto note = [&](const std::string& text) {
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - begin;
+    std::fprintf(stderr, "%7.2f s  %s\n", since.count(), text.c_str());
+  };
   TrainBench bench(*device, threads, config_of_shape(words.shape, words.layers), words.lora_r);
+  note("weights filled in");
   const double parameters = double(bench.layout().parameters());
   std::printf("%s, %.3f B parameters, %d threads, sequences of %d, micro-batches of %d\n",
               words.shape.c_str(), parameters * 1e-9, threads.count(), words.sequence_len,
@@ -78,7 +85,8 @@ int bench(const BenchWords& words) {
                                         .micro_batch_size = words.micro_batch_size,
                                         .max_grad_norm = max_grad_norm,
                                         .gpu_memory = memory.empty() ? 0 : parse_bytes(memory),
-                                        .steps = words.steps};
+                                        .steps = words.steps,
+                                        .on_note = note};
         const TrainBenchResult result = bench.run(options, rates);
         std::fputs(line(options, result, rates, parameters).c_str(), stdout);
         if (words.table) std::fputs(result.plan.table().c_str(), stdout);

@@ -19,7 +19,8 @@ LayerStore::LayerStore(Device& device, std::vector<const BlockLayout*> layouts,
   options_.remainder |= options_.trained;
   const auto total = std::size_t(total_elements(layouts));
   hi_ = device.allocate_pinned(total * sizeof(bf16_t));
-  if (options_.remainder) lo_ = allocate_host(total * sizeof(std::int16_t));
+  const std::size_t lo_bytes = total * sizeof(std::int16_t);
+  if (options_.remainder) lo_ = options_.exact ? device.allocate_pinned(lo_bytes) : allocate_host(lo_bytes);
   if (options_.trained) {
     m_ = allocate_host(total * sizeof(float));
     v_ = allocate_host(total * sizeof(float));
@@ -43,7 +44,8 @@ std::vector<Demand> LayerStore::demands(std::span<const BlockLayout* const> layo
   const auto n = std::uint64_t(total_elements(layouts));
   std::vector<Demand> demands{{Tier::pinned, whose + " weights, BF16", n * 2}};
   if (options.remainder || options.trained)
-    demands.push_back({Tier::host, whose + " weights, 16-bit remainder", n * 2});
+    demands.push_back(
+        {options.exact ? Tier::pinned : Tier::host, whose + " weights, 16-bit remainder", n * 2});
   if (options.trained) demands.push_back({Tier::host, whose + " AdamW moments, FP32", n * 8});
   return demands;
 }

@@ -2,7 +2,7 @@
 //
 // A block (model/tensor_table.h) is kept as: hi [n] bf16 in pinned memory (what the device computes with), lo [n] the
 // 16-bit remainder, m [n] and v [n] f32. hi and lo together are an FP32 master, bit for bit. A frozen store has no
-// moments, and no remainder either unless products use the exact master.
+// moments, and no remainder either unless products use the exact master; then lo is pinned too.
 //
 // Units    elements
 // Owns     one slab per kind, reserved and taken at construction; blocks lie one after another
@@ -26,6 +26,7 @@ class Threads;
 struct LayerStoreOptions {
   bool trained = true;    // has moments
   bool remainder = true;  // has lo; always true when trained
+  bool exact = false;     // products use the exact master: lo travels to the device too, so it is pinned
 };
 
 class LayerStore {

@@ -117,6 +117,10 @@ TrainBenchResult TrainBench::run(const TrainBenchOptions& options, const Measure
                  .adapter = adapter_.get(),
                  .optimizer = {.max_grad_norm = options.max_grad_norm}});
   out.device_bytes = before - device_.available();
+  const auto note = [&](const std::string& text) {
+    if (options.on_note) options.on_note(text);
+  };
+  note("buffers taken");
   const std::shared_ptr<const StepBatch> batches[2] = {random_batch(options, config_, 1),
                                                        random_batch(options, config_, 2)};
   const int all = options.warm_steps + options.steps;
@@ -127,6 +131,7 @@ TrainBenchResult TrainBench::run(const TrainBenchOptions& options, const Measure
     const StepResult result = *slider.wait();
     if (done + 1 == options.warm_steps) begin = seconds_now();
     out.loss = result.loss;
+    note("step " + std::to_string(done + 1) + ", loss " + std::to_string(result.loss));
   }
   out.step_s = (seconds_now() - begin) / options.steps;
   slider.flush();

@@ -8,6 +8,7 @@
 // Errors   out_of_memory: the plan's
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct TrainBenchOptions {
   double max_grad_norm = 1;
   std::uint64_t gpu_memory = 0;  // 0: what the device has
   int warm_steps = 2, steps = 4;
+  std::function<void(const std::string&)> on_note;  // what has been done, as it is done
 };
 
 struct TrainBenchResult {

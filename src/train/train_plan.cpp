@@ -45,11 +45,11 @@ std::vector<Demand> all_demands(const TrainOptions& options, const TrainPlan& pl
   const bool exact = plan.numeric.precision.weights == DType::f32;
   if (in.lora) {
     const std::vector<BlockLayout> adapter = lora_block_layouts(*in.lora);
-    add(LayerStore::demands(base, {.trained = false, .remainder = exact}, "base"));
+    add(LayerStore::demands(base, {.trained = false, .remainder = exact, .exact = exact}, "base"));
     add(LayerStore::demands(pointers(adapter), {}, "adapter"));
     add(Optimizer::demands(pointers(adapter), optimizer));
   } else {
-    add(LayerStore::demands(base, {}, "model"));
+    add(LayerStore::demands(base, {.exact = exact}, "model"));
     std::int64_t largest = 0;
     for (const BlockLayout* block : base)
       for (const TensorSpec& tensor : block->tensors) largest = std::max(largest, tensor.elements());

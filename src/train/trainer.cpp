@@ -150,7 +150,8 @@ void Trainer::Run::load() {
   const bool exact = plan.numeric.precision.weights == DType::f32;
   base = std::make_unique<LayerStore>(
       *device, files->layout().blocks(),
-      lora ? LayerStoreOptions{.trained = false, .remainder = exact} : LayerStoreOptions{});
+      lora ? LayerStoreOptions{.trained = false, .remainder = exact, .exact = exact}
+           : LayerStoreOptions{.exact = exact});
   if (lora) {
     std::vector<const BlockLayout*> blocks;
     for (const BlockLayout& block : lora_blocks) blocks.push_back(&block);

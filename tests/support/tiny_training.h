@@ -146,7 +146,7 @@ inline TinyResult train_tiny(const TinyOptions& options) {
   if (options.precision.activations == DType::f32) CHECK(plan.saved_bytes > 0);
 
   const bool exact = options.precision.weights == DType::f32;
-  LayerStore base(*device, layout.blocks(), {.trained = !options.lora, .remainder = exact});
+  LayerStore base(*device, layout.blocks(), {.trained = !options.lora, .remainder = exact, .exact = exact});
   fill_random(base, 0.2f);
   std::unique_ptr<LayerStore> adapter;
   if (lora) {

@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::size_t kPageBytes = 4096, kWordStride = 64 / sizeof(std::uint64_t);
 
-// Before the first call that starts CUDA in this process. What the user has set stays.
-void prepare_environment() {
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-}
-
 void check_driver(CUresult result, const char* call) {
   if (result != CUDA_SUCCESS) fail(ErrorKind::device, call, " failed with CUDA driver error ", int(result));
 }
@@ -38,8 +32,13 @@ void find_in_driver(const char* symbol, Function& function) {
 
 }  // namespace
 
+void prepare_cuda_environment() {
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 CudaContext::CudaContext(int index) : index_(index) {
-  prepare_environment();
+  prepare_cuda_environment();
   int count = 0;
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result != cudaSuccess || count == 0) {

@@ -25,6 +25,9 @@
 
 namespace slideway {
 
+// To be called before the first call that starts CUDA in this process. What the user has set stays.
+void prepare_cuda_environment();
+
 class CudaContext : public std::enable_shared_from_this<CudaContext> {
  public:
   explicit CudaContext(int index);

@@ -137,6 +137,7 @@ class CudaDevice final : public Device {
 }  // namespace
 
 int cuda_devices() {
+  prepare_cuda_environment();
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
   (void)cudaGetLastError();

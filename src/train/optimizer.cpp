@@ -146,6 +146,7 @@ void Optimizer::end_step() {
     for (double square : squares_) sum += square;
     Norms& norms = norms_[t % 2];
     norms.total = std::sqrt(sum);
+    norms.known_at = std::chrono::steady_clock::now();
     // torch.nn.utils.clip_grad_norm_: max_norm / (norm + 1e-6), never above 1.
     clip_ = clips_ ? float(std::min(1.0, options_.max_grad_norm / (norms.total + 1e-6))) : 1.0f;
   });

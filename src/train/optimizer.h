@@ -14,6 +14,7 @@
 // Source   docs/design.md, "Update"; ops/adamw.h
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -66,6 +67,7 @@ class Optimizer {
   struct Norms {
     double total = 0;          // global L2 norm before clipping
     int first_bad_block = -1;  // a block whose sum is not finite; −1: none
+    std::chrono::steady_clock::time_point known_at;
   };
   // Signalled with t when the norms of step t are known; norms(t) may then be read until step t + 2 ends.
   Event& norms_known() { return *norms_known_; }

@@ -138,7 +138,7 @@ std::optional<StepResult> Slider::wait() {
   pending_.pop_front();
   optimizer_->norms_known().wait(std::uint64_t(oldest.step));
   const Optimizer::Norms& norms = optimizer_->norms(oldest.step);
-  StepResult result{oldest.step, losses_of_step_[oldest.step % 2], norms.total, ""};
+  StepResult result{oldest.step, losses_of_step_[oldest.step % 2], norms.total, "", norms.known_at};
   if (norms.first_bad_block >= 0)
     result.bad_block = (full() ? parts_.base : *parts_.adapter).block(norms.first_bad_block).layout->name;
   return result;

@@ -17,6 +17,7 @@
 // Source   docs/design.md, "Sliding"
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -37,6 +38,8 @@ struct StepResult {
   double loss = 0;        // mean over trained tokens
   double grad_norm = 0;   // before clipping
   std::string bad_block;  // a block whose gradient is not finite; empty: all are
+  std::chrono::steady_clock::time_point
+      known_at;  // when its loss and norm were known, whenever they are asked for
 };
 
 // The places of the base model's blocks in its store, which follows ModelLayout::blocks().

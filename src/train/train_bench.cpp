@@ -54,10 +54,6 @@ std::shared_ptr<const StepBatch> random_batch(const TrainBenchOptions& options, 
   return batch;
 }
 
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 TrainBench::TrainBench(Device& device, Threads& threads, ModelConfig config, int lora_r)
@@ -124,16 +120,18 @@ TrainBenchResult TrainBench::run(const TrainBenchOptions& options, const Measure
   const std::shared_ptr<const StepBatch> batches[2] = {random_batch(options, config_, 1),
                                                        random_batch(options, config_, 2)};
   const int all = options.warm_steps + options.steps;
-  double begin = 0;
+  std::chrono::steady_clock::time_point begin, end;
   int launched = 0;
   for (int done = 0; done < all; ++done) {
     while (launched < std::min(all, done + 2)) slider.launch(batches[launched++ % 2], 1e-6);
     const StepResult result = *slider.wait();
-    if (done + 1 == options.warm_steps) begin = seconds_now();
+    if (done + 1 == options.warm_steps) begin = result.known_at;
+    end = result.known_at;
     out.loss = result.loss;
     note("step " + std::to_string(done + 1) + ", loss " + std::to_string(result.loss));
   }
-  out.step_s = (seconds_now() - begin) / options.steps;
+  // From step to step, not from launch to launch: launching waits when there is too much to do.
+  out.step_s = std::chrono::duration<double>(end - begin).count() / options.steps;
   slider.flush();
   return out;
 }

@@ -14,8 +14,8 @@
 namespace slideway {
 namespace {
 
-// Tiles of the head, part of the numeric plan: 256 × 8192 logits are 8 MiB.
-constexpr std::int64_t kHeadTokenTile = 256, kHeadVocabTile = 8192;
+// Tiles of the head, part of the numeric plan: 256 × 8192 logits are 8 MiB. A GPU wants more rows in a launch.
+constexpr std::int64_t kHeadTokenTile = 256, kHeadTokenTileCuda = 1024, kHeadVocabTile = 8192;
 
 Precision choose_precision(const TrainOptions& options, DType preferred_activation) {
   if (options.compute == ComputeType::fp32) return {DType::f32, DType::f32, DType::f32};
@@ -153,7 +153,7 @@ TrainPlan make_train_plan(const TrainOptions& options, const PlanInputs& in) {
   plan.numeric = {.precision = choose_precision(options, in.preferred_activation),
                   .micro_batch_size = options.micro_batch_size,
                   .gradient_accumulation_steps = options.gradient_accumulation_steps,
-                  .head_token_tile = kHeadTokenTile,
+                  .head_token_tile = in.device == DeviceKind::cuda ? kHeadTokenTileCuda : kHeadTokenTile,
                   .head_vocab_tile = std::min(kHeadVocabTile, in.config->vocab_size),
                   .products = in.products};
   plan.micro_batches = options.gradient_accumulation_steps;

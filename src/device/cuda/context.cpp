@@ -1,6 +1,7 @@
 #include "device/cuda/context.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -58,6 +59,7 @@ CudaContext::CudaContext(int index) : index_(index) {
   CUDA_CHECK(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, index));
   bus_id_ = bus_id;
   find_operations();
+  watcher_ = std::thread([this] { watch(); });
 }
 
 void CudaContext::find_operations() {
@@ -72,6 +74,8 @@ void CudaContext::find_operations() {
 }
 
 CudaContext::~CudaContext() {
+  stopping_ = true;
+  watcher_.join();
   (void)cudaSetDevice(index_);
   for (std::uint64_t* page : pages_) {
     (void)cudaHostUnregister(page);
@@ -134,6 +138,27 @@ void CudaContext::remove(cudaStream_t stream) {
 }
 
 void CudaContext::check() {
+  if (!failed_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(failure_mutex_);
+  std::rethrow_exception(failure_);
+}
+
+void CudaContext::watch() {
+  constexpr std::chrono::milliseconds kTurn(10);
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    std::this_thread::sleep_for(kTurn);
+    try {
+      query();
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex_);
+      failure_ = std::current_exception();
+      failed_.store(true, std::memory_order_release);
+      return;
+    }
+  }
+}
+
+void CudaContext::query() {
   use();
   const std::lock_guard lock(streams_mutex_);
   for (const Known& known : streams_) {

@@ -15,9 +15,12 @@
 
 #include <cuda.h>
 
+#include <atomic>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "device/cuda/check.h"
@@ -46,7 +49,8 @@ class CudaContext : public std::enable_shared_from_this<CudaContext> {
 
   void add(cudaStream_t stream, const std::string& name);
   void remove(cudaStream_t stream);
-  // Throws if any stream has failed: what it was to signal will not come.
+  // Throws if any stream has failed: what it was to signal will not come. Never calls CUDA: a thread that launches holds
+  // the driver's lock while a stream's queue is full, perhaps of work that waits for the thread that checks.
   void check();
   // "stream 'upload' waits for event 'updated' to reach 7 (it is at 5); …"
   std::string waiting_text();
@@ -67,6 +71,8 @@ class CudaContext : public std::enable_shared_from_this<CudaContext> {
     std::vector<Wait> waits;  // issued, and not known to be over
   };
   void find_operations();
+  void watch();  // the watcher's life: asks for failures, now and then
+  void query();  // throws what a stream has failed with
   // The sum of the values of all events that streams wait for; none if no stream waits.
   std::optional<std::uint64_t> waited_values();
   void release_all();
@@ -80,6 +86,11 @@ class CudaContext : public std::enable_shared_from_this<CudaContext> {
   std::mutex words_mutex_;             // taken after streams_mutex_, if both
   std::vector<std::uint64_t*> pages_;  // of words, one cache line each
   std::vector<std::uint64_t*> spare_;  // words that no timeline has
+
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;  // the first
+  std::atomic<bool> failed_{false}, stopping_{false};
+  std::thread watcher_;  // last: it uses the others
 };
 
 }  // namespace slideway

@@ -9,7 +9,7 @@ constexpr int kTurns = 2;  // vocabulary tiles on the device when they do not al
 
 // Bytes of each of the head's buffers.
 struct Sizes {
-  std::uint64_t slots, joined, logits, d_logits, rows, h, d_w;
+  std::uint64_t slots, joined, logits, d_logits, rows, h, rounded, d_w;
 };
 
 int tiles_of(const ModelConfig& config, const TrainPlan& plan) {
@@ -26,6 +26,8 @@ Sizes sizes(const ModelConfig& config, const TrainPlan& plan, bool trained, bool
   const auto vocab_tile = std::uint64_t(numeric.head_vocab_tile);
   const std::uint64_t at_once = plan.head_in_one_pass ? tiles : kTurns;
   const auto step_rows = std::uint64_t(plan.micro_batches * plan.micro_batch_rows);
+  // A head that is the embedding too is summed in f32 on the host.
+  const bool rounds = !config.tie_word_embeddings && numeric.precision.gradients != DType::f32;
   const std::uint64_t d_h_rows = plan.head_in_one_pass ? token_tile : step_rows;
   return {
       .slots = copies ? at_once * vocab_tile * width * (exact ? 4 : 2) : 0,
@@ -34,6 +36,9 @@ Sizes sizes(const ModelConfig& config, const TrainPlan& plan, bool trained, bool
       .d_logits = act == 4 ? 0 : token_tile * vocab_tile * act,
       .rows = (3 * step_rows + token_tile + d_h_rows * width) * 4,
       .h = 2 * token_tile * width * act,
+      .rounded = trained && copies && rounds
+                     ? kTurns * vocab_tile * width * bytes_of(numeric.precision.gradients)
+                     : 0,
       .d_w = trained && copies ? (plan.head_in_one_pass ? tiles : kTurns) * vocab_tile * width * 4 : 0,
   };
 }
@@ -61,6 +66,7 @@ HeadTrainer::HeadTrainer(const ModelConfig& config, const TrainPlan& plan, const
   allocate(rows_f32_, need.rows);
   allocate(h_, need.h);
   allocate(d_w_, need.d_w);
+  allocate(rounded_, need.rounded);
 
   const std::int64_t token_tile = plan.numeric.head_token_tile, width = config.hidden_size;
   h_tile_ = Tensor(h_.data(), act_, {token_tile, width});
@@ -85,7 +91,7 @@ std::vector<Demand> HeadTrainer::demands(const ModelConfig& config, const TrainP
   return {{Tier::device, "head: vocabulary tiles", need.slots + need.joined},
           {Tier::device, "head: logits of a tile", need.logits + need.d_logits},
           {Tier::device, "head: hidden states and their gradients", need.rows + need.h},
-          {Tier::device, "head: gradient tiles, FP32", need.d_w}};
+          {Tier::device, "head: gradient tiles, FP32", need.d_w + need.rounded}};
 }
 
 std::int64_t HeadTrainer::tile_rows(int tile) const {
@@ -188,14 +194,14 @@ void HeadTrainer::one_pass(std::span<const Rows> rows, const Weights& weights, f
   const std::int64_t width = config_.hidden_size;
   std::vector<Tensor> w, d_w;
   for (int tile = 0; tile < tiles_; ++tile) fetch(tile, weights);
-  float* sums = in_place_ ? weights.d_head : reinterpret_cast<float*>(d_w_.data());
+  float* sums = trained_ && in_place_ ? weights.d_head.f32() : reinterpret_cast<float*>(d_w_.data());
   for (int tile = 0; tile < tiles_; ++tile) {
     w.push_back(acquire(tile, weights));
     d_w.push_back(trained_ ? Tensor(sums + tile_begin(tile) * width, DType::f32, {tile_rows(tile), width})
                            : Tensor());
   }
   if (trained_) {
-    if (!in_place_) on_.compute.wait(*d_w_copied_, d_w_turns_);
+    if (!in_place_ && weights.d_head.dtype() == DType::f32) on_.compute.wait(*d_w_copied_, d_w_turns_);
     on_.ops.fill_zero(Tensor(sums, DType::f32, {config_.vocab_size, width}));
   }
   for (const Rows& tile_of_rows : rows) {
@@ -216,10 +222,9 @@ void HeadTrainer::one_pass(std::span<const Rows> rows, const Weights& weights, f
   }
   for (int tile = 0; tile < tiles_; ++tile) release(tile);
   if (!trained_ || in_place_) return;
-  on_.compute.signal(*d_w_ready_, ++d_w_turns_);
-  on_.down.wait(*d_w_ready_, d_w_turns_);
-  on_.down.copy(weights.d_head, sums, std::size_t(config_.vocab_size * width) * 4);
-  on_.down.signal(*d_w_copied_, d_w_turns_);
+  if (weights.d_head.dtype() == DType::f32)
+    return send_d_w(0, Tensor(sums, DType::f32, {config_.vocab_size, width}), weights);
+  for (int tile = 0; tile < tiles_; ++tile) send_d_w(tile_begin(tile), d_w[std::size_t(tile)], weights);
 }
 
 void HeadTrainer::two_passes(std::span<const Rows> rows, const Weights& weights, float weight) {
@@ -241,7 +246,7 @@ void HeadTrainer::two_passes(std::span<const Rows> rows, const Weights& weights,
         }
       }
       release(tile);
-      if (d_w) end_d_w(tile, d_w, weights);
+      if (d_w && !in_place_) send_d_w(tile_begin(tile), d_w, weights);
     }
     for (const Rows& tile_of_rows : rows) {
       if (pass == 0) {
@@ -258,19 +263,28 @@ void HeadTrainer::two_passes(std::span<const Rows> rows, const Weights& weights,
 
 Tensor HeadTrainer::begin_d_w(int tile, const Weights& weights) {
   const std::int64_t width = config_.hidden_size, each = plan_.numeric.head_vocab_tile * width;
-  float* at = in_place_ ? weights.d_head + tile_begin(tile) * width
+  float* at = in_place_ ? weights.d_head.f32() + tile_begin(tile) * width
                         : reinterpret_cast<float*>(d_w_.data()) + (d_w_turns_ % kTurns) * std::uint64_t(each);
-  if (!in_place_ && d_w_turns_ >= kTurns) on_.compute.wait(*d_w_copied_, d_w_turns_ + 1 - kTurns);
+  if (!in_place_ && weights.d_head.dtype() == DType::f32 && d_w_turns_ >= kTurns)
+    on_.compute.wait(*d_w_copied_, d_w_turns_ + 1 - kTurns);
   const Tensor d_w(at, DType::f32, {tile_rows(tile), width});
   on_.ops.fill_zero(d_w);
   return d_w;
 }
 
-void HeadTrainer::end_d_w(int tile, Tensor d_w, const Weights& weights) {
-  if (in_place_) return;
+// Rounded on the way where d_head is.
+void HeadTrainer::send_d_w(std::int64_t begin, Tensor d_w, const Weights& weights) {
+  const Tensor to = weights.d_head.rows(begin, begin + d_w.size(0));
+  Tensor from = d_w;
+  if (to.dtype() != DType::f32) {
+    from = Tensor(rounded_.data() + (d_w_turns_ % kTurns) * (rounded_.bytes() / kTurns), to.dtype(),
+                  {d_w.size(0), d_w.size(1)});
+    if (d_w_turns_ >= kTurns) on_.compute.wait(*d_w_copied_, d_w_turns_ + 1 - kTurns);
+    on_.ops.convert(from, d_w);
+  }
   on_.compute.signal(*d_w_ready_, ++d_w_turns_);
   on_.down.wait(*d_w_ready_, d_w_turns_);
-  on_.down.copy(weights.d_head + tile_begin(tile) * config_.hidden_size, d_w.data(), d_w.bytes());
+  on_.down.copy(to.data(), from.data(), from.bytes());
   on_.down.signal(*d_w_copied_, d_w_turns_);
 }
 

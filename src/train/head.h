@@ -55,7 +55,7 @@ class HeadTrainer {
     bf16_t* hi = nullptr;        // [V, D] on the host: where tiles come from
     std::int16_t* lo = nullptr;  // [V, D] where products use the exact master
     std::uint64_t version = 0;   // SlotRing's
-    float* d_head = nullptr;     // [V, D] on the host, overwritten; null: frozen
+    Tensor d_head;  // [V, D] on the host, overwritten; f32, or bf16 where the device copies; empty: frozen
   };
   // weight: 1 / trained tokens of the step. d_head is there once everything issued on down so far has been done.
   // The up stream must already wait for the weights, the down stream for d_head's place.
@@ -78,7 +78,7 @@ class HeadTrainer {
   void gradient_tile(const Rows& rows, int tile, Tensor h, Tensor w, Tensor logits, Tensor d_w, float weight);
   Tensor begin_d_w(int tile,
                    const Weights& weights);  // two passes: where the tile's gradient is summed, zeroed
-  void end_d_w(int tile, Tensor d_w, const Weights& weights);
+  void send_d_w(std::int64_t begin, Tensor d_w, const Weights& weights);  // rows [begin, …) of d_head
   void finish_tile(const Rows& rows, const Weights& weights);
   void one_pass(std::span<const Rows> rows, const Weights& weights, float weight);
   void two_passes(std::span<const Rows> rows, const Weights& weights, float weight);
@@ -94,7 +94,7 @@ class HeadTrainer {
   bool trained_, exact_, in_place_;
   int tiles_;
 
-  Buffer slots_, joined_, logits_, d_logits_, rows_f32_, h_, d_w_;
+  Buffer slots_, joined_, logits_, d_logits_, rows_f32_, h_, d_w_, rounded_;
   Tensor h_tile_, d_h_act_, rstd_;
   std::unique_ptr<SlotRing> ring_;
   std::unique_ptr<Event> d_w_ready_, d_w_copied_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace slideway {
 namespace {
@@ -49,6 +50,12 @@ Places cut_places(std::span<const BlockLayout* const> layouts, const OptimizerOp
   return places;
 }
 
+std::uint64_t squares_bytes(std::span<const BlockLayout* const> layouts) {
+  std::uint64_t tensors = 0;
+  for (const BlockLayout* layout : layouts) tensors += layout->tensors.size();
+  return 2 * tensors * sizeof(double);
+}
+
 }  // namespace
 
 Optimizer::Optimizer(LayerStore& store, Device& device, Worker& worker, Ops& host_ops, Threads& threads,
@@ -71,7 +78,7 @@ Optimizer::Optimizer(LayerStore& store, Device& device, Worker& worker, Ops& hos
   place_index_ = std::move(places.of_block);
   versions_.assign(layouts.size(), 0);
   tickets_.assign(layouts.size(), 0);
-  squares_.assign(first_square_.back(), 0.0);
+  squares_ = device.allocate_pinned(squares_bytes(layouts));
   landed_ = device.make_event("gradient landed");
   updated_ = device.make_event("block updated");
   norms_known_ = device.make_event("norms known");
@@ -79,7 +86,7 @@ Optimizer::Optimizer(LayerStore& store, Device& device, Worker& worker, Ops& hos
 
 std::vector<Demand> Optimizer::demands(std::span<const BlockLayout* const> layouts,
                                        const OptimizerOptions& options) {
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = squares_bytes(layouts);
   for (std::uint64_t place : cut_places(layouts, options).bytes) bytes += place;
   return {{Tier::pinned,
            options.max_grad_norm > 0 ? "gradients of all layers (clipping)" : "landing gradients", bytes}};
@@ -110,12 +117,20 @@ Tensor Optimizer::landing(int block, Stream& copier) {
   return gradient(block);
 }
 
-void Optimizer::landed(int block, Stream& copier) {
+std::span<double> Optimizer::squares(int block) {
+  const std::size_t first = first_square_[std::size_t(block)], end = first_square_[std::size_t(block) + 1];
+  double* const of_step =
+      reinterpret_cast<double*>(squares_.data()) + std::size_t(step_ % 2) * first_square_.back();
+  return {of_step + first, end - first};
+}
+
+void Optimizer::landed(int block, Stream& copier, bool with_squares) {
   if (&copier != &worker_) {
     copier.signal(*landed_, ++landings_);
     worker_.wait(*landed_, landings_);
   }
-  sum_squares(block);
+  if (!with_squares) sum_squares(block);
+  check_squares(block);
   if (!clips_) update(block);
 }
 
@@ -123,27 +138,27 @@ void Optimizer::sum_squares(int block) {
   const Tensor whole = gradient(block);
   if (options_.kinds[std::size_t(block)].summed_on_host && options_.gradients == DType::bf16)
     worker_.run([this, whole] { round_to_bf16(threads_, whole); });
-  const std::size_t first = first_square_[std::size_t(block)];
+  const std::span<double> sums = squares(block);
   const auto& tensors = store_.block(block).layout->tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const std::int64_t begin = tensors[i].offset;
-    host_ops_.sum_of_squares(Tensor(&squares_[first + i], DType::f64, {1}),
+    host_ops_.sum_of_squares(Tensor(&sums[i], DType::f64, {1}),
                              whole.rows(begin, begin + tensors[i].elements()));
   }
-  worker_.run([this, block, t = step_] {
-    double sum = 0;
-    for (std::size_t i = first_square_[std::size_t(block)]; i < first_square_[std::size_t(block) + 1]; ++i)
-      sum += squares_[i];
-    if (std::isfinite(sum)) return;
+}
+
+void Optimizer::check_squares(int block) {
+  worker_.run([this, block, sums = squares(block), t = step_] {
+    if (std::isfinite(std::accumulate(sums.begin(), sums.end(), 0.0))) return;
     stopped_ = true;
     norms_[t % 2].first_bad_block = block;
   });
 }
 
 void Optimizer::end_step() {
-  worker_.run([this, t = step_] {
-    double sum = 0;
-    for (double square : squares_) sum += square;
+  const std::span<double> squares(this->squares(0).data(), first_square_.back());
+  worker_.run([this, squares, t = step_] {
+    const double sum = std::accumulate(squares.begin(), squares.end(), 0.0);
     Norms& norms = norms_[t % 2];
     norms.total = std::sqrt(sum);
     norms.known_at = std::chrono::steady_clock::now();

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/threads.h"
@@ -54,8 +55,11 @@ class Optimizer {
   void begin_step(std::int64_t t, double lr);
   // Where block's gradient goes: [n] in gradient_type(block). copier waits until the place is free.
   Tensor landing(int block, Stream& copier);
-  // The gradient is there once everything issued on copier so far has been done.
-  void landed(int block, Stream& copier);
+  // Where this step's sums of squares go, one a tensor of the block, if the device makes them: pinned.
+  std::span<double> squares(int block);
+  // The gradient is there once everything issued on copier so far has been done, and with it, if with_squares, what goes
+  // to squares(block); otherwise the host sums them.
+  void landed(int block, Stream& copier, bool with_squares = false);
   void end_step();
 
   // Nothing issued later on stream reads block's weights before its latest update.
@@ -86,6 +90,7 @@ class Optimizer {
   Place& place_of(int block);
   Tensor gradient(int block);
   void sum_squares(int block);
+  void check_squares(int block);
   void update(int block);
 
   LayerStore& store_;
@@ -99,8 +104,8 @@ class Optimizer {
   std::vector<int> place_index_;         // [blocks]
   std::vector<std::uint64_t> versions_;  // [blocks]
   std::vector<std::uint64_t>
-      tickets_;                  // [blocks]: value of updated_ at which the block's weights are current
-  std::vector<double> squares_;  // one per tensor, in block order
+      tickets_;     // [blocks]: value of updated_ at which the block's weights are current
+  Buffer squares_;  // [2 steps, tensors] f64, in block order
   std::vector<std::size_t> first_square_;  // [blocks + 1]
   std::unique_ptr<Event> landed_, updated_, norms_known_;
   std::uint64_t landings_ = 0, updates_ = 0;

@@ -44,7 +44,7 @@ Slider::Slider(const SliderParts& parts)
   decoder_ = std::make_unique<Decoder>(config_, *ops_, act_);
 
   OptimizerOptions options = parts.optimizer;
-  options.kinds = optimizer_kinds(parts.layout, parts.lora);
+  options.kinds = optimizer_kinds(parts.layout, parts.lora, !in_place_);
   options.gradients = full() ? plan_.numeric.precision.gradients : DType::f32;
   optimizer_ = std::make_unique<Optimizer>(full() ? parts.base : *parts.adapter, device, *updates_,
                                            *update_ops_, parts.threads, options);
@@ -92,6 +92,7 @@ void Slider::allocate() {
   device(joined_layer_, s.joined_layer);
   device(gradient_, s.gradient);
   device(rounded_, s.rounded);
+  device(squares_, s.squares);
   device(boundaries_, s.boundaries);
   device(kept_, s.kept);
   device(recomputed_, s.recomputed);
@@ -378,7 +379,9 @@ void Slider::head(const StepBatch& batch) {
     ops_->fill_zero(d_norm);
     weights.d_norm = d_norm.rows(0, width);
     weights.version = optimizer_->version(blocks_.head);
-    weights.d_head = optimizer_->landing(blocks_.head, downward()).f32();
+    weights.d_head = optimizer_->landing(blocks_.head, downward())
+                         .rows(0, config_.vocab_size * width)
+                         .reshaped({config_.vocab_size, width});
     optimizer_->wait_for_weights(blocks_.head, in_place_ ? *compute_ : *up_);
   }
   std::vector<HeadTrainer::Part> parts;
@@ -429,12 +432,28 @@ void Slider::gradient_down(int block, std::int64_t elements, Tensor sum) {
   const Tensor rounded(rounded_.data() + (gradients_ % kRounded) * each, type, {elements});
   if (gradients_ >= kRounded) compute_->wait(*gradient_copied_, gradients_ + 1 - kRounded);
   ops_->convert(rounded, sum);
+  const Tensor squares = sum_squares(block, rounded);
   compute_->signal(*gradient_ready_, ++gradients_);
   const Tensor landing = optimizer_->landing(block, *down_);
   down_->wait(*gradient_ready_, gradients_);
   down_->copy(landing.data(), rounded.data(), rounded.bytes());
+  down_->copy(optimizer_->squares(block).data(), squares.data(), squares.bytes());
   down_->signal(*gradient_copied_, gradients_);
-  optimizer_->landed(block, *down_);
+  optimizer_->landed(block, *down_, true);
+}
+
+// Of each tensor of a rounded gradient, while it is on the device.
+Tensor Slider::sum_squares(int block, Tensor rounded) {
+  const auto& tensors = (full() ? parts_.base : *parts_.adapter).block(block).layout->tensors;
+  const std::size_t each = squares_.bytes() / kRounded;
+  const Tensor squares(squares_.data() + (gradients_ % kRounded) * each, DType::f64,
+                       {std::int64_t(tensors.size())});
+  CHECK(squares.bytes() <= each);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::int64_t begin = tensors[i].offset, at = std::int64_t(i);
+    ops_->sum_of_squares(squares.rows(at, at + 1), rounded.rows(begin, begin + tensors[i].elements()));
+  }
+  return squares;
 }
 
 // The embedding's gradient is summed on the host, on top of the head's where the two are one matrix.

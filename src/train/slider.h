@@ -93,6 +93,7 @@ class Slider {
   void backward(const StepBatch& batch);
   void embed_gradient(const StepBatch& batch);
   void gradient_down(int block, std::int64_t elements, Tensor sum);
+  Tensor sum_squares(int block, Tensor rounded);
   void sum_losses(const StepBatch& batch);
 
   void fetch(int layer);
@@ -121,9 +122,9 @@ class Slider {
   bool exact_, in_place_;
 
   // Buffers outlive the streams, whose queues may still name them.
-  Buffer slots_, joined_layer_, gradient_, rounded_, boundaries_, kept_, recomputed_, scratch_bytes_, d_x_,
-      tables_, indices_, losses_, norm_slot_, joined_norm_, d_norm_, x0_staging_, d_x0_staging_, losses_host_,
-      indices_host_, adapter_image_, adapter_values_;
+  Buffer slots_, joined_layer_, gradient_, rounded_, squares_, boundaries_, kept_, recomputed_,
+      scratch_bytes_, d_x_, tables_, indices_, losses_, norm_slot_, joined_norm_, d_norm_, x0_staging_,
+      d_x0_staging_, losses_host_, indices_host_, adapter_image_, adapter_values_;
   std::unique_ptr<Event> gathered_, x0_up_, x0_used_, adapter_joined_, adapter_up_, gradient_ready_,
       gradient_copied_, d_x0_down_, losses_ready_, losses_down_;
   std::unique_ptr<Stream> compute_, up_, down_;
@@ -155,6 +156,8 @@ class Slider {
 std::vector<Demand> slider_demands(const ModelConfig& config, const ModelLayout& layout,
                                    const TrainPlan& plan, const LoraLayout* lora, DeviceKind device,
                                    bool copies);
-std::vector<OptimizerOptions::Kind> optimizer_kinds(const ModelLayout& layout, const LoraLayout* lora);
+// copies: a head of its own is rounded on the device, as the layers are.
+std::vector<OptimizerOptions::Kind> optimizer_kinds(const ModelLayout& layout, const LoraLayout* lora,
+                                                    bool copies);
 
 }  // namespace slideway

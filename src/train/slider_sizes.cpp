@@ -61,6 +61,8 @@ SliderSizes slider_sizes(const ModelConfig& config, const ModelLayout& layout, c
     }
   }
   const bool full = lora == nullptr;
+  // A LoRA module has two tensors, and a layer seven modules at most.
+  const std::uint64_t most_tensors = std::max<std::uint64_t>(14, layout.layers.front().tensors.size());
   const std::uint64_t half = exact ? 4 : 2;  // bytes a parameter that a fetch moves
   const DType gradient_type = full ? numeric.precision.gradients : DType::f32;
   return {
@@ -68,6 +70,7 @@ SliderSizes slider_sizes(const ModelConfig& config, const ModelLayout& layout, c
       .joined_layer = exact ? std::uint64_t(layer) * 4 : 0,
       .gradient = std::uint64_t(largest) * 4,
       .rounded = copies ? kRounded * std::uint64_t(largest) * bytes_of(gradient_type) : 0,
+      .squares = copies ? kRounded * most_tensors * sizeof(double) : 0,
       .boundaries = (std::uint64_t(config.num_layers()) + 1) * step_rows * width * act,
       .kept = std::uint64_t(plan.kept_layers) * std::uint64_t(plan.micro_batches) * plan.saved_bytes,
       .recomputed = plan.kept_layers < config.num_layers() ? plan.saved_bytes : 0,
@@ -100,7 +103,7 @@ std::vector<Demand> slider_demands(const ModelConfig& config, const ModelLayout&
       {Tier::device, "exact weights of a layer, FP32", s.joined_layer + s.joined_norm},
       {Tier::device, "adapter weights, FP32", s.adapter_values},
       {Tier::device, "gradient of a layer, FP32", s.gradient + s.d_norm},
-      {Tier::device, "gradients on their way down", s.rounded},
+      {Tier::device, "gradients on their way down", s.rounded + s.squares},
       {Tier::device, "layer inputs", s.boundaries + s.d_x},
       {Tier::device, "activations kept for backward", s.kept},
       {Tier::device, "activations of one layer", s.recomputed + s.scratch},
@@ -113,12 +116,13 @@ std::vector<Demand> slider_demands(const ModelConfig& config, const ModelLayout&
   };
 }
 
-std::vector<OptimizerOptions::Kind> optimizer_kinds(const ModelLayout& layout, const LoraLayout* lora) {
+std::vector<OptimizerOptions::Kind> optimizer_kinds(const ModelLayout& layout, const LoraLayout* lora,
+                                                    bool copies) {
   if (lora) return std::vector<OptimizerOptions::Kind>(lora->layers.size());
   std::vector<OptimizerOptions::Kind> kinds;
   for (const BlockLayout* block : layout.blocks())
     kinds.push_back(
-        {.summed_on_host = block == &layout.embed || block == &layout.head,
+        {.summed_on_host = block == &layout.embed || (block == &layout.head && !copies),
          .in_ring = block >= layout.layers.data() && block < layout.layers.data() + layout.layers.size()});
   return kinds;
 }

@@ -12,8 +12,8 @@ namespace slideway {
 
 struct SliderSizes {
   // on the device
-  std::uint64_t slots, joined_layer, gradient, rounded, boundaries, kept, recomputed, scratch, d_x, tables,
-      indices, losses, norm_slot, joined_norm, d_norm, adapter_values;
+  std::uint64_t slots, joined_layer, gradient, rounded, squares, boundaries, kept, recomputed, scratch, d_x,
+      tables, indices, losses, norm_slot, joined_norm, d_norm, adapter_values;
   // pinned on the host
   std::uint64_t x0_staging, d_x0_staging, indices_host, losses_host, adapter_image;
 

@@ -25,7 +25,7 @@ Precision choose_precision(const TrainOptions& options, DType preferred_activati
 OptimizerOptions optimizer_shape(const TrainOptions& options, const TrainPlan& plan, const PlanInputs& in) {
   return {.max_grad_norm = options.max_grad_norm,
           .gradients = in.lora ? DType::f32 : plan.numeric.precision.gradients,
-          .kinds = optimizer_kinds(*in.layout, in.lora)};
+          .kinds = optimizer_kinds(*in.layout, in.lora, in.device_copies)};
 }
 
 std::vector<const BlockLayout*> pointers(const std::vector<BlockLayout>& layouts) {

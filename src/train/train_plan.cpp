@@ -15,7 +15,7 @@ namespace slideway {
 namespace {
 
 // Tiles of the head, part of the numeric plan: 256 × 8192 logits are 8 MiB. A GPU wants more rows in a launch.
-constexpr std::int64_t kHeadTokenTile = 256, kHeadTokenTileCuda = 1024, kHeadVocabTile = 8192;
+constexpr std::int64_t kHeadTokenTile = 256, kHeadTokenTileCuda = 2048, kHeadVocabTile = 8192;
 
 Precision choose_precision(const TrainOptions& options, DType preferred_activation) {
   if (options.compute == ComputeType::fp32) return {DType::f32, DType::f32, DType::f32};

@@ -200,6 +200,9 @@ void add_serve(CLI::App& app, int& exit_code) {
   c->add_option("--kv-cache-memory-bytes", o->kv_bytes,
                 "Memory for keys and values (default: for all sequences, at most 4 GiB)")
       ->transform(CLI::AsSizeValue(false));
+  c->add_option("--max-waiting", o->text.max_waiting,
+                "Sequences that may wait; beyond, requests get 429 (default: 8192)")
+      ->check(CLI::PositiveNumber);
   c->add_option("--max-lora-rank", o->max_lora_rank, "The largest rank of an adapter (default: 512)")
       ->check(CLI::Range(1, 512));
   c->add_option("--dtype", o->dtype, "Weights as bfloat16, or exact as float32 (default: bfloat16)");

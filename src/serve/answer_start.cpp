@@ -58,6 +58,8 @@ HttpReply start_answer(const ApiCall& call, const AnswerFields& fields, std::vec
   if (prompts.size() * n > kMaxSequences)
     fail_field("n", prompts.size(), " prompts with ", n, " choices each are more than ", kMaxSequences,
                " sequences");
+  if (model.engine->status().waiting + std::int64_t(prompts.size() * n) > model.options.max_waiting)
+    fail_api({.status = 429, .code = "queue_full"}, "Too many requests are waiting; try again later.");
   const ModelNames::Found found = model.names->find(fields.model, call.key);
   AnswerHead head{.id = random_id(id_prefix),
                   .model = fields.model.empty() ? found.name : fields.model,

@@ -26,6 +26,17 @@ bool within(const fs::path& path, const fs::path& root) {
   return rest == root.end();
 }
 
+// When its files were last written.
+fs::file_time_type changed_at(const fs::path& folder) {
+  fs::file_time_type last = fs::file_time_type::min();
+  for (const char* name : {kConfigName, "adapter_model.safetensors"}) {
+    std::error_code error;
+    const auto time = fs::last_write_time(folder / name, error);
+    if (!error) last = std::max(last, time);
+  }
+  return last;
+}
+
 [[noreturn]] void fail_unknown(const std::string& name) {
   fail_api({.status = 404, .param = "model", .code = "model_not_found"}, "The model `", name,
            "` does not exist.");
@@ -51,7 +62,7 @@ ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* ke
     return {model.empty() ? base() : model, nullptr};
   }
   std::string name = model;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   auto found = entries_.find(name);
   for (const std::string& base : base_) {
     if (found != entries_.end() || !model.starts_with(base + ":")) continue;
@@ -59,10 +70,17 @@ ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* ke
     found = entries_.find(name);
   }
   if (found == entries_.end() || (key && !key->may_use(name))) fail_unknown(model);
-  Entry& entry = found->second;
-  ++entry.requests;
-  if (!entry.adapter) entry.adapter = std::make_shared<const Adapter>(load_adapter(entry.path, layout_));
-  return {name, entry.adapter};
+  ++found->second.requests;
+  if (found->second.adapter) return {name, found->second.adapter};
+  // Reading takes a while: others go on meanwhile, and the first to have read it wins.
+  const fs::path path = found->second.path;
+  lock.unlock();
+  auto adapter = std::make_shared<const Adapter>(load_adapter(path, layout_));
+  lock.lock();
+  found = entries_.find(name);
+  if (found == entries_.end() || found->second.path != path) fail_unknown(model);
+  if (!found->second.adapter) found->second.adapter = std::move(adapter);
+  return {name, found->second.adapter};
 }
 
 std::vector<ModelNames::Card> ModelNames::cards(const AccessKey* key) const {
@@ -126,6 +144,7 @@ void ModelNames::load(const std::string& name, const std::string& path, bool rep
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[name];
   if (entry.adapter && !replace) fail_loaded();
+  unloaded_.erase(name);
   entry = {.path = folder, .adapter = std::move(adapter), .by_hand = true, .requests = entry.requests};
 }
 
@@ -134,21 +153,30 @@ void ModelNames::unload(const std::string& name) {
   if (entries_.erase(name) == 0)
     fail_api({.status = 404, .type = "NotFoundError", .param = "lora_name"}, "The lora adapter '", name,
              "' cannot be found.");
+  unloaded_.insert(name);
 }
 
 void ModelNames::rescan() {
   if (folder_.empty()) return;
-  std::map<std::string, fs::path> there;
+  std::map<std::string, Entry> there;
   std::error_code error;
   for (const fs::directory_entry& item : fs::directory_iterator(folder_, error)) {
     const std::string name = item.path().filename().string();
     if (is_leftover(item.path()) || !is_name(name) || !fs::exists(item.path() / kConfigName)) continue;
-    if (within(fs::weakly_canonical(item.path()), folder_)) there[name] = item.path();
+    if (within(fs::weakly_canonical(item.path()), folder_))
+      there[name] = {.path = item.path(), .changed = changed_at(item.path())};
   }
   const std::lock_guard lock(mutex_);
+  std::erase_if(unloaded_, [&](const std::string& name) { return !there.contains(name); });
   std::erase_if(entries_,
                 [&](const auto& entry) { return !entry.second.by_hand && !there.contains(entry.first); });
-  for (auto& [name, path] : there) entries_.try_emplace(name, Entry{.path = path});
+  for (auto& [name, found] : there) {
+    if (unloaded_.contains(name)) continue;
+    Entry& entry = entries_.try_emplace(name, found).first->second;
+    if (entry.by_hand || entry.changed == found.changed) continue;
+    entry.adapter = nullptr;  // other files than those that were read
+    entry.changed = found.changed;
+  }
 }
 
 }  // namespace slideway

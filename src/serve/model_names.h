@@ -1,7 +1,8 @@
 // ModelNames: what a request's "model" may say, and what it means: the base model or one of its adapters.
 //
 // Adapters come from a folder, where each subfolder with an adapter_config.json is one of its name, and from load().
-// The folder is looked at again every few seconds (rescan). "base:adapter" is another way to say "adapter". A name that a
+// The folder is looked at again every few seconds (rescan): what is new, gone or written anew is seen; what was unloaded
+// stays so until it is loaded, or its folder goes and comes again. "base:adapter" is another way to say "adapter". A name that a
 // key may not use is not found.
 //
 // A name is a text of up to 256 bytes without control characters, "..", a backslash or a % code, and not a path from the
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,7 +56,8 @@ class ModelNames {
   struct Entry {
     std::filesystem::path path;
     std::shared_ptr<const Adapter> adapter;  // null: not loaded yet
-    bool by_hand = false;                    // load() named it
+    std::filesystem::file_time_type changed = {};
+    bool by_hand = false;  // load() named it
     std::int64_t requests = 0;
   };
   std::filesystem::path inside(const std::string& path) const;
@@ -65,6 +68,7 @@ class ModelNames {
   std::filesystem::path folder_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
+  std::set<std::string> unloaded_;  // by hand, though their folders are still there
   std::int64_t base_requests_ = 0;
 };
 

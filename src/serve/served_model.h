@@ -20,8 +20,9 @@
 namespace slideway {
 
 struct ServedModelOptions {
-  bool special_text = false;      // text of prompts and messages that spells a control token becomes it
-  bool request_template = false;  // a request may bring its own chat template
+  bool special_text = false;        // text of prompts and messages that spells a control token becomes it
+  bool request_template = false;    // a request may bring its own chat template
+  std::int64_t max_waiting = 8192;  // sequences; beyond, requests are refused with 429
   ToolCallForm tool_calls = ToolCallForm::none;  // how the model writes them
 };
 

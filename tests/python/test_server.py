@@ -167,6 +167,12 @@ def test_fifty_clients_load_unload_and_ask_on_the_same_names(server):
         post("/v1/unload_lora_adapter", {"lora_name": f"s{i}"})
 
 
+def admin(server, what, **body):
+    request = urllib.request.Request(f"{server.url}/v1/{what}_lora_adapter", json.dumps(body).encode(),
+                                     {"Content-Type": "application/json"})
+    urllib.request.urlopen(request, timeout=10).close()
+
+
 def test_a_folder_that_appears_is_served_and_one_that_goes_is_not(server, folder):
     client = client_of(server)
     shutil.copytree(folder / "adapters" / "a3", folder / "adapters" / ".tmp-late")
@@ -178,6 +184,12 @@ def test_a_folder_that_appears_is_served_and_one_that_goes_is_not(server, folder
         time.sleep(0.1)
     answer = client.completions.create(model="late", prompt="Once", temperature=0).choices[0].text
     assert answer == client.completions.create(model="a3", prompt="Once", temperature=0).choices[0].text
+    admin(server, "unload", lora_name="late")
+    time.sleep(5)  # two looks at the folder
+    assert "late" not in names()
+    admin(server, "load", lora_name="late", lora_path="late")
+    assert "late" in names()
+    admin(server, "unload", lora_name="late")
     shutil.rmtree(folder / "adapters" / "late")
     for _ in range(100):
         if "late" not in names():
@@ -185,6 +197,45 @@ def test_a_folder_that_appears_is_served_and_one_that_goes_is_not(server, folder
         time.sleep(0.1)
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="late", prompt="Once")
+
+
+def test_a_folder_written_anew_answers_anew(server, folder):
+    client = client_of(server)
+    target = folder / "adapters" / "changing"
+    shutil.copytree(folder / "adapters" / "a5", target)
+    text = lambda name: client.completions.create(model=name, prompt="Once", temperature=0).choices[0].text
+
+    def wait_for(expected):
+        for _ in range(100):
+            try:
+                if text("changing") == expected:
+                    return
+            except openai.NotFoundError:
+                pass
+            time.sleep(0.1)
+        raise AssertionError(f"never answered {expected!r}")
+
+    wait_for(text("a5"))
+    shutil.copy(folder / "adapters" / "a6" / "adapter_model.safetensors", target / "new")
+    os.rename(target / "new", target / "adapter_model.safetensors")
+    wait_for(text("a6"))
+    shutil.rmtree(target)
+
+
+def test_a_full_queue_is_a_429_that_says_when_to_come_again(folder):
+    with Server(folder / "model", "--max-num-seqs", 1, "--max-waiting", 2) as server:
+        connections = []
+        for waiting in [0, 1, 2]:
+            connections.append(raw(server, {**LONG, "prompt": "x"}))
+            for _ in range(200):
+                if status_of(server)["waiting"] >= waiting and status_of(server)["running"] == 1:
+                    break
+                time.sleep(0.01)
+        with pytest.raises(openai.RateLimitError) as caught:
+            client_of(server).completions.create(model="base", prompt="x")
+        assert caught.value.code == "queue_full" and caught.value.response.headers["retry-after"] == "1"
+        for connection in connections:
+            connection.close()
 
 
 def test_a_folder_that_is_no_adapter_is_a_400_with_the_reason(server, folder):
@@ -315,7 +366,7 @@ def test_the_page_shows_the_server_and_asks_base_and_adapter(server, tmp_path):
     browser = Browser()
     try:
         browser.open(server.url + "/")
-        assert browser.wait_for("document.querySelectorAll('#adapters tr').length") == 10
+        browser.wait_for("document.querySelectorAll('#adapters tr').length == 10")
         assert "keys and values" in browser.wait_for("at('legend').textContent")
         browser.run("at('prompt').value = 'Hello'; at('adapter').value = 'a4'; at('form').requestSubmit(); 1")
         left, right = (browser.wait_for(f"at('{side}').textContent.length > 200 && at('{side}').textContent") for side in ("left", "right"))

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -19,8 +18,6 @@
 #include "serve/http_stream.h"
 
 namespace slideway {
-
-using Strand = asio::strand<asio::any_io_executor>;
 
 // Something that one coroutine waits for, told by others of the same strand.
 class Signal {

@@ -1,7 +1,9 @@
 // HttpServer: HTTP/1.1 over TCP, with or without TLS; a few threads for any number of connections.
 //
 //   HttpServer server({.host = "127.0.0.1", .port = 8000}, handlers);   // listens
-//   server.run();            // until stop_requested says so and the last reply is sent
+//   server.start();   // answers
+//   server.drain();   // begins to end
+//   server.wait();    // the last reply has been sent
 //
 // A connection serves one request after another. While a reply is under way its socket is still read: a client that
 // leaves ends its reply at once. A stream holds one piece unsent and the next is made when that one has gone; a reader
@@ -11,7 +13,7 @@
 // until drain_timeout.
 //
 // Units    seconds, bytes
-// Threads  run() uses its own; drain() and stop() may be called by any
+// Threads  its own; drain() may be called by any
 // Errors   invalid_input: the address cannot be bound, the certificate cannot be read
 #pragma once
 

@@ -142,6 +142,7 @@ bool Engine::cancel(RequestId id) {
 std::span<const TokenEvent> Engine::step() {
   events_.clear();
   admit();
+  plan();
   fill_batch();
   if (items_.empty()) return {};
   compute();
@@ -152,16 +153,41 @@ std::span<const TokenEvent> Engine::step() {
 void Engine::admit() {
   while (!waiting_.empty() && std::int64_t(running_.size()) < options_.max_sequences) {
     Sequence& next = *waiting_.front();
-    if (!cache_.try_extend(next.pages, next.end)) return;
+    if (!cache_.try_extend(next.pages, next.known())) return;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
 }
 
+// Shares for which there are pages. Where the pool runs dry the latest to arrive gives its own back: the oldest always
+// goes on, and alone it fits, which add() saw to.
+void Engine::plan() {
+  const auto find_pages = [&](const StepShare& share) {
+    Sequence& s = *running_[share.sequence];
+    return cache_.try_extend(s.pages, s.scheduled + share.rows);
+  };
+  do {
+    progress_.clear();
+    for (const auto& s : running_) progress_.push_back({s->scheduled, s->known()});
+    plan_step(progress_, {.rows = max_rows(options_)}, shares_);
+    if (std::all_of(shares_.begin(), shares_.end(), find_pages)) return;
+    preempt_latest();
+  } while (true);
+}
+
+// Its tokens stay and are read again later, as if they were a prompt; the next one is drawn as it would have been.
+void Engine::preempt_latest() {
+  CHECK(running_.size() > 1, "a sequence that is alone has all pages");
+  Sequence& s = *running_.back();
+  cache_.release(s.pages);
+  s.prompt_logprobs.clear();
+  if (s.scheduled > 0) ++preemptions_;
+  s.scheduled = 0;
+  waiting_.push_front(std::move(running_.back()));
+  running_.pop_back();
+}
+
 void Engine::fill_batch() {
-  progress_.clear();
-  for (const auto& s : running_) progress_.push_back({s->scheduled, s->known()});
-  plan_step(progress_, {.rows = max_rows(options_)}, shares_);
   // One adapter's rows stand together; the order among sequences changes no bit.
   std::stable_sort(shares_.begin(), shares_.end(), [&](const StepShare& x, const StepShare& y) {
     return std::less<>()(running_[x.sequence]->request.adapter.get(),
@@ -172,7 +198,9 @@ void Engine::fill_batch() {
   for (const StepShare& share : shares_) {
     Sequence& s = *running_[share.sequence];
     const bool sampled = s.scheduled + share.rows == s.known();
-    const bool all = s.request.prompt_logprobs && s.scheduled < std::int64_t(s.request.prompt.size());
+    // Not again when it is read once more after a preemption.
+    const bool answering = s.known() > std::int64_t(s.request.prompt.size());
+    const bool all = s.request.prompt_logprobs && !answering;
     const std::int64_t last = s.scheduled + share.rows - 1;
     for (std::int64_t at = all ? s.scheduled : last; at <= last; ++at)
       if (all || sampled) logits_rows_.push_back({&s, at});

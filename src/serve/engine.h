@@ -9,7 +9,9 @@
 // depend on its own prompt, adapter, sampling and weights alone: on the CPU they are the same to the last bit whatever
 // else runs, however prompts are cut, on any number of threads.
 //
-// A request waits until the cache has room for all the tokens that it may come to; then nothing can stop it halfway.
+// A request begins when the cache has room for its prompt, not for all that it may come to. Where pages run out later,
+// the latest to arrive gives back its own, waits, and has its tokens read again: it is slower, its answer the same. The
+// oldest always goes on.
 //
 // Units    tokens, bytes
 // Owns     the weights, the KV cache, its workspace: all taken at construction
@@ -66,12 +68,15 @@ class Engine {
   std::int64_t context() const { return context_; }
   const KvCache& cache() const { return cache_; }
   std::uint64_t weight_bytes() const { return model_.bytes(); }
+  std::int64_t preemptions() const { return preemptions_; }  // since the start
 
  private:
   struct Sequence;
   void validate(const Request& request) const;
   std::int64_t end_of(const Request& request) const;
   void admit();
+  void plan();
+  void preempt_latest();
   void fill_batch();
   void compute();
   void read_logits(Tensor logits, std::int64_t first);
@@ -95,6 +100,7 @@ class Engine {
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
   RequestId next_id_ = 1;
+  std::int64_t preemptions_ = 0;
 
   // Of the step under way; kept so that a step allocates nothing of size.
   std::vector<SequenceProgress> progress_;

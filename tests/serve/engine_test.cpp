@@ -130,6 +130,62 @@ TEST_F(EngineTest, LetsRequestsWaitUntilTheCacheHasRoom) {
   EXPECT_EQ(answers(tight, requests), answers(roomy, requests));
 }
 
+// Requests that outgrow a page, half of them drawn and adapted.
+std::vector<Request> long_answers(const Model& model) {
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < 5; ++i)
+    requests.push_back(
+        {.prompt = model.prompts[i % model.prompts.size()],
+         .adapter = i % 2 ? model.adapter : nullptr,
+         .sampling = {.temperature = i % 2 ? 1.0f : 0.0f, .frequency_penalty = 0.1f, .seed = i},
+         .max_tokens = 150,
+         .logprobs = 2,
+         .prompt_logprobs = true});
+  return requests;
+}
+
+TEST_F(EngineTest, AnswersPreemptedRequestsAsAlone) {
+  const Model model("llama");
+  const auto requests = long_answers(model);
+  std::vector<TokenIds> alone;
+  for (const Request& request : requests) {
+    Engine engine = make_engine(model);
+    alone.push_back(answers(engine, {request}).front());
+    EXPECT_EQ(engine.preemptions(), 0);
+  }
+  const KvShape shape = kv_shape(model.files->config(), DType::f32);
+  const std::uint64_t bytes = shape.bytes(shape.page_tokens * 4);
+  for (const std::int64_t chunk : {1, 7, 64}) {
+    Engine tight = make_engine(model, {.max_sequences = 5, .chunk = chunk, .kv_bytes = bytes});
+    EXPECT_EQ(answers(tight, requests), alone) << "chunk " << chunk;
+    EXPECT_GT(tight.preemptions(), 0) << "chunk " << chunk;
+  }
+}
+
+TEST_F(EngineTest, GivesLogprobsOnceAndTheSameThoughARequestIsPreempted) {
+  const Model model("llama");
+  const auto requests = long_answers(model);
+  const auto logprobs = [&](Engine& engine) {
+    std::map<RequestId, std::vector<float>> out;
+    std::map<RequestId, std::size_t> prompts;
+    for (const Request& request : requests) engine.add(request);
+    while (!engine.idle())
+      for (const TokenEvent& event : engine.step()) {
+        out[event.request].push_back(event.logprobs->chosen.logprob);
+        for (const TokenLogprobs& token : event.prompt) out[event.request].push_back(token.chosen.logprob);
+        prompts[event.request] += event.prompt.size();
+      }
+    for (const auto& [id, count] : prompts) EXPECT_EQ(count, requests[id - 1].prompt.size() - 1);
+    return out;
+  };
+  const KvShape shape = kv_shape(model.files->config(), DType::f32);
+  Engine roomy = make_engine(model, {.max_sequences = 5});
+  Engine tight = make_engine(model, {.max_sequences = 5, .kv_bytes = shape.bytes(shape.page_tokens * 4)});
+  EXPECT_EQ(logprobs(tight), logprobs(roomy));
+  EXPECT_EQ(roomy.preemptions(), 0);
+  EXPECT_GT(tight.preemptions(), 0);
+}
+
 TEST_F(EngineTest, EndsAtAnyOfTheEndTokens) {
   const Model model("llama");
   const TokenIds whole = model.golden.i32("greedy", 0);

@@ -87,9 +87,15 @@ int bench(const BenchWords& words) {
                                         .gpu_memory = memory.empty() ? 0 : parse_bytes(memory),
                                         .steps = words.steps,
                                         .on_note = note};
-        const TrainBenchResult result = bench.run(options, rates);
-        std::fputs(line(options, result, rates, parameters).c_str(), stdout);
-        if (words.table) std::fputs(result.plan.table().c_str(), stdout);
+        try {
+          const TrainBenchResult result = bench.run(options, rates);
+          std::fputs(line(options, result, rates, parameters).c_str(), stdout);
+          if (words.table) std::fputs(result.plan.table().c_str(), stdout);
+        } catch (const Error& error) {  // the others may fit
+          if (error.kind() != ErrorKind::out_of_memory) throw;
+          std::printf("%7lld tokens  max_grad_norm %g  %s\n", static_cast<long long>(tokens), max_grad_norm,
+                      error.what());
+        }
         std::fflush(stdout);
       }
   return 0;

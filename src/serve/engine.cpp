@@ -139,6 +139,10 @@ bool Engine::cancel(RequestId id) {
   return true;
 }
 
+bool Engine::running(RequestId id) const {
+  return std::any_of(running_.begin(), running_.end(), [&](const auto& s) { return s->id == id; });
+}
+
 std::span<const TokenEvent> Engine::step() {
   events_.clear();
   admit();

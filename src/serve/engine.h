@@ -68,6 +68,7 @@ class Engine {
   std::int64_t context() const { return context_; }
   const KvCache& cache() const { return cache_; }
   std::uint64_t weight_bytes() const { return model_.bytes(); }
+  bool running(RequestId id) const;  // takes part in steps; false: it waits, or is no more
   std::int64_t preemptions() const { return preemptions_; }  // since the start
 
  private:

@@ -99,11 +99,13 @@ void EngineThread::note_status() {
   EngineStatus status{.blocks = pool.size(),
                       .free_blocks = pool.free(),
                       .block_bytes = engine_.cache().shape().page_bytes,
-                      .tokens = tokens_};
+                      .tokens = tokens_,
+                      .preemptions = engine_.preemptions()};
   for (const auto& [id, slot] : slots_) {
-    ++(slot.started ? status.running : status.waiting);
+    const bool running = slot.started && engine_.running(id);
+    ++(running ? status.running : status.waiting);
     if (!slot.adapter.empty())
-      (slot.started ? status.running_adapters : status.waiting_adapters).insert(slot.adapter);
+      (running ? status.running_adapters : status.waiting_adapters).insert(slot.adapter);
   }
   const std::lock_guard lock(mutex_);
   status_ = std::move(status);

@@ -35,10 +35,10 @@ struct GenerationEvent {
 
 // What the engine is doing, as of its last step.
 struct EngineStatus {
-  std::int64_t running = 0, waiting = 0;  // sequences: with a token already, or not yet
+  std::int64_t running = 0, waiting = 0;  // sequences: with a token already; not yet, or preempted
   std::int64_t blocks = 0, free_blocks = 0;
   std::uint64_t block_bytes = 0;
-  std::int64_t tokens = 0;  // made since the start
+  std::int64_t tokens = 0, preemptions = 0;  // since the start
   std::set<std::string> running_adapters, waiting_adapters;
 };
 

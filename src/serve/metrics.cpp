@@ -115,6 +115,8 @@ std::string Metrics::text(const EngineStatus& status) {
   p.gauge("slideway_pool_blocks", "Blocks of the pool", {{"state", "free"}}).Set(double(status.free_blocks));
   p.gauge("slideway_pool_block_bytes", "Bytes of a block").Set(double(status.block_bytes));
   p.gauge("slideway_engine_tokens", "Tokens made since the start").Set(double(status.tokens));
+  p.gauge("slideway_engine_preemptions", "Sequences that gave their pages back, since the start")
+      .Set(double(status.preemptions));
   // One series at a time: its labels are what it says.
   if (p.lora_now) p.lora_info->Remove(p.lora_now);
   p.lora_now = &p.lora_info->Add({{"max_lora", p.max_adapters},

@@ -186,6 +186,19 @@ TEST_F(EngineTest, GivesLogprobsOnceAndTheSameThoughARequestIsPreempted) {
   EXPECT_GT(tight.preemptions(), 0);
 }
 
+TEST_F(EngineTest, CountsAPreemptedRequestAsNotRunning) {
+  const Model model("llama");
+  const KvShape shape = kv_shape(model.files->config(), DType::f32);
+  Engine engine = make_engine(model, {.max_sequences = 2, .kv_bytes = shape.bytes(shape.page_tokens * 4)});
+  const auto requests = long_answers(model);
+  const RequestId first = engine.add(requests[0]), second = engine.add(requests[1]);
+  engine.step();
+  EXPECT_TRUE(engine.running(second));
+  while (engine.preemptions() == 0 && !engine.idle()) engine.step();
+  EXPECT_TRUE(engine.running(first)) << "the oldest goes on";
+  EXPECT_FALSE(engine.running(second));
+}
+
 TEST_F(EngineTest, EndsAtAnyOfTheEndTokens) {
   const Model model("llama");
   const TokenIds whole = model.golden.i32("greedy", 0);

@@ -133,12 +133,9 @@ void generate(const GenerateOptions& options) {
   validate(options.sampling);
   const DType weights = weight_type(options.dtype);
   const auto files = WeightFiles::open(options.model);
-  std::shared_ptr<const Adapter> adapter;
-  if (!options.adapter.empty())
-    adapter = std::make_shared<const Adapter>(load_adapter(options.adapter, files->layout()));
+  if (!options.adapter.empty()) load_adapter_config(options.adapter);  // complains before the model is read
   const auto tokenizer = Tokenizer::load(options.model);
   Request request = make_request(options, *files, *tokenizer);
-  request.adapter = adapter;
 
   const auto prompt = std::int64_t(request.prompt.size());
   const std::int64_t made_for = files->config().max_position_embeddings;
@@ -146,6 +143,9 @@ void generate(const GenerateOptions& options) {
   const auto device = make_host_device();
   Threads threads(options.threads);
   Engine engine(*device, threads, *files, {.weights = weights, .context = context});
+  if (!options.adapter.empty())
+    request.adapter =
+        std::make_shared<const Adapter>(load_adapter(options.adapter, engine.layout(), engine.base()));
   Speed speed{.loading = loading.seconds(), .prompt_tokens = prompt};
   const std::uint64_t seed = request.sampling.seed;
   engine.add(std::move(request));

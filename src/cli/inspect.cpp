@@ -149,6 +149,19 @@ std::string choice_text(const ModuleChoice& choice) {
   return out;
 }
 
+// What the adapter trains beside A and B.
+std::string extras_text(const AdapterConfig& config) {
+  std::string out;
+  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+  if (config.use_dora) add("DoRA");
+  if (config.lora_bias) add("biases of B");
+  if (config.bias != "none") add(config.bias == "all" ? "all biases" : "biases of its modules");
+  for (const std::string& name : config.modules_to_save) add("its own " + name);
+  for (const auto& [name, tokens] : config.trainable_token_indices)
+    add(text_of_parts(tokens.size(), " tokens of ", name));
+  return out;
+}
+
 void show_adapter(const std::string& path, bool tensors) {
   const AdapterConfig config = load_adapter_config(path);
   const SafetensorsFile file(fs::path(path) / "adapter_model.safetensors");
@@ -166,6 +179,7 @@ void show_adapter(const std::string& path, bool tensors) {
   line("scale", text_of_parts("alpha ", config.lora_alpha, config.use_rslora ? " / sqrt(rank)" : " / rank",
                               config.alpha_pattern.empty() ? "" : ", other alphas by module"));
   line("modules", choice_text(config.target_modules));
+  if (const std::string extras = extras_text(config); !extras.empty()) line("with", extras);
   line("parameters", grouped(parameters));
   line("stored as", text_of_parts(counted(types), ", ", bytes_text(bytes)));
   if (!tensors) return;

@@ -28,7 +28,10 @@ DType saved_type(const MergeOptions& options, const ModelConfig& config) {
 void merge(const MergeOptions& options) {
   const auto files = WeightFiles::open(options.model);
   SaveOptions save{.type = saved_type(options, files->config())};
-  const Adapter adapter = load_adapter(options.adapter, files->layout());
+  const Adapter adapter =
+      load_adapter(options.adapter, files->layout(),
+                   [&](const TensorSpec& spec, std::span<float> out) { files->read(spec, out); });
+  check_mergeable(adapter, files->layout());
   if (files->is_gguf()) {
     const auto tokenizer = Tokenizer::load(options.model);
     save.extra_files = {{"tokenizer.json", tokenizer->to_json()},

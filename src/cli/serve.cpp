@@ -111,8 +111,8 @@ struct Serving {
     model.created =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
             .count();
-    model.names =
-        std::make_unique<ModelNames>(options.names, options.model, engine->layout(), options.adapters);
+    model.names = std::make_unique<ModelNames>(options.names, options.model, engine->layout(), engine->base(),
+                                               options.adapters);
   }
 
   // Looks at the folder of adapters every now and then.

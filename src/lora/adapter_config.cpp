@@ -17,17 +17,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Keys that say how the adapter came about, or nothing that changes what it computes.
-const std::set<std::string> kIgnored = {"peft_version",   "auto_mapping",      "inference_mode",
-                                        "loftq_config",   "eva_config",        "corda_config",
-                                        "lora_ga_config", "megatron_config",   "megatron_core",
-                                        "runtime_config", "qalora_group_size", "ensure_weight_tying"};
+const std::set<std::string> kIgnored = {"peft_version",   "auto_mapping",     "inference_mode",
+                                        "loftq_config",   "eva_config",       "corda_config",
+                                        "lora_ga_config", "megatron_config",  "megatron_core",
+                                        "runtime_config", "qalora_group_size"};
 
 // Keys that change what the adapter computes in a way that this program does not; they may be there and say
 // nothing.
-const std::set<std::string> kRefused = {
-    "modules_to_save",   "trainable_token_indices", "use_dora",   "lora_bias",  "layer_replication",
-    "target_parameters", "alora_invocation_tokens", "use_qalora", "use_bdlora", "arrow_config",
-    "velora_config",     "monteclora_config",       "kasa_config"};
+const std::set<std::string> kRefused = {"layer_replication",  "target_parameters", "alora_invocation_tokens",
+                                        "use_qalora",         "use_bdlora",        "arrow_config",
+                                        "velora_config",      "monteclora_config", "kasa_config",
+                                        "ensure_weight_tying"};
 
 bool says_nothing(const Json& value) {
   if (value.is_boolean()) return !value.get<bool>();
@@ -147,16 +147,40 @@ void refuse_changed_base(Reader& reader, const std::string& where) {
 }
 
 void check_kind(Reader& reader, const std::string& where) {
-  std::string peft_type, task_type, bias = "none";
+  std::string peft_type, task_type;
   reader.text("peft_type", peft_type);
   reader.text("task_type", task_type);
-  reader.text("bias", bias);
   if (peft_type != "LORA")
     fail(ErrorKind::unsupported, where, ": \"peft_type\" should be \"LORA\", found \"", peft_type, "\"");
   if (!task_type.empty() && task_type != "CAUSAL_LM")
     fail(ErrorKind::unsupported, where, ": \"task_type\" should be \"CAUSAL_LM\", found \"", task_type, "\"");
-  if (bias != "none")
-    fail(ErrorKind::unsupported, where, ": \"bias\": \"", bias, "\" is not supported; only \"none\" is");
+}
+
+// [1, 2] means the token embedding; {"embed_tokens": [1, 2]} names the module.
+void read_token_indices(Reader& reader, AdapterConfig& config) {
+  const std::string key = "trainable_token_indices";
+  const Json* value = reader.find(key);
+  if (!value || value->empty()) return;
+  const auto add = [&](const std::string& module, const Json& list) {
+    if (!list.is_array()) reader.wrong(key, "a list of tokens, or an object of module and tokens", *value);
+    auto& tokens = config.trainable_token_indices.emplace_back(module, std::vector<std::int64_t>()).second;
+    for (const Json& item : list) tokens.push_back(reader.as_integer(key, item));
+  };
+  if (!value->is_object()) return add("embed_tokens", *value);
+  for (const auto& [module, list] : value->items()) add(module, list);
+}
+
+void read_extras(Reader& reader, AdapterConfig& config, const std::string& where) {
+  reader.flag("use_dora", config.use_dora);
+  reader.flag("lora_bias", config.lora_bias);
+  reader.text("bias", config.bias);
+  reader.texts("modules_to_save", config.modules_to_save);
+  read_token_indices(reader, config);
+  if (config.bias != "none" && config.bias != "all" && config.bias != "lora_only")
+    fail(ErrorKind::unsupported, where, ": \"bias\" should be \"none\", \"all\" or \"lora_only\", found \"",
+         config.bias, "\"");
+  if (config.use_dora && config.lora_bias)
+    fail(ErrorKind::unsupported, where, ": \"lora_bias\" does not go with \"use_dora\"");
 }
 
 bool matches(const ModuleChoice& choice, const std::string& module) {
@@ -171,7 +195,7 @@ bool matches(const ModuleChoice& choice, const std::string& module) {
       break;
   }
   return std::any_of(choice.names.begin(), choice.names.end(),
-                     [&](const std::string& name) { return module == name || module.ends_with("." + name); });
+                     [&](const std::string& name) { return is_named(module, name); });
 }
 
 // The layer filter of peft: the first number of the path that the pattern allows.
@@ -269,6 +293,7 @@ AdapterConfig parse_adapter_config(const std::string& json, const std::string& w
   reader.texts("layers_pattern", config.layers_pattern);
   for (const std::string& pattern : config.layers_pattern)
     check_pattern(pattern, where + ": \"layers_pattern\"");
+  read_extras(reader, config, where);
   reader.flag("fan_in_fan_out", config.fan_in_fan_out);
   reader.text("base_model_name_or_path", config.base_model_name_or_path);
   reader.text("revision", config.revision);
@@ -301,12 +326,19 @@ std::string adapter_config_json(const AdapterConfig& config) {
   out["exclude_modules"] = json_of(config.exclude_modules);
   out["layers_to_transform"] = list_or_null(config.layers_to_transform);
   out["layers_pattern"] = list_or_null(config.layers_pattern);
-  out["bias"] = "none";
+  out["bias"] = config.bias;
+  out["lora_bias"] = config.lora_bias;
   out["fan_in_fan_out"] = config.fan_in_fan_out;
   out["init_lora_weights"] = true;
-  out["modules_to_save"] = nullptr;
-  out["use_dora"] = false;
+  out["modules_to_save"] = list_or_null(config.modules_to_save);
+  out["trainable_token_indices"] =
+      config.trainable_token_indices.empty() ? Json(nullptr) : json_of(config.trainable_token_indices);
+  out["use_dora"] = config.use_dora;
   return out.dump(2) + "\n";
+}
+
+bool is_named(const std::string& module, const std::string& name) {
+  return module == name || module.ends_with("." + name);
 }
 
 bool selects(const AdapterConfig& config, const std::string& module) {

@@ -42,6 +42,12 @@ struct AdapterConfig {
   ModuleChoice target_modules, exclude_modules;
   std::vector<std::int64_t> layers_to_transform;  // empty: all
   std::vector<std::string> layers_pattern;        // what stands before the layer's number; empty: anything
+  bool use_dora = false;
+  std::string bias = "none";                 // whose trained biases the file holds: none, lora_only, all
+  bool lora_bias = false;                    // lora_B has biases of its own
+  std::vector<std::string> modules_to_save;  // replaced whole
+  // Tokens with rows of their own, by module ("embed_tokens").
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> trainable_token_indices;
   bool fan_in_fan_out = false;  // how the base's weight lies in memory there; nothing to do here
   std::string base_model_name_or_path, revision;  // a hint, often a path of another machine
 };
@@ -56,6 +62,9 @@ std::string adapter_config_json(const AdapterConfig& config);
 bool selects(const AdapterConfig& config, const std::string& module);
 std::int64_t rank_of(const AdapterConfig& config, const std::string& module);
 float scale_of(const AdapterConfig& config, const std::string& module);
+
+// Whether peft's modules_to_save or trainable_token_indices mean this module by this name.
+bool is_named(const std::string& module, const std::string& name);
 
 // The seven linear projections of a layer; their paths are the tensor names without ".weight".
 bool is_lora_role(Role role);

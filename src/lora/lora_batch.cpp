@@ -38,9 +38,9 @@ void LayerParts::add(const BlockLayout& layer, Role role, LoraPart part) {
   if (!target.parts.empty()) {
     const LoraPart& last = target.parts.back();
     const bool same_rows = last.row_begin == part.row_begin && last.row_end == part.row_end;
-    if (same_rows) part.v_column = last.v_column + last.a.size(0);
+    if (same_rows) part.v_column = last.v_column + last.rank();
   }
-  target.v_width = std::max(target.v_width, part.v_column + part.a.size(0));
+  target.v_width = std::max({target.v_width, part.v_column + part.rank(), std::int64_t(1)});
   target.parts.push_back(part);
 }
 
@@ -66,7 +66,9 @@ void LoraBatch::set(std::span<const AdapterRows> rows) {
                        .b = module.b,
                        .scale = module.scale,
                        .row_begin = range.row_begin,
-                       .row_end = range.row_end});
+                       .row_end = range.row_end,
+                       .factor = module.factor,
+                       .shift = module.shift});
     }
     loras_[l] = parts_[l].lora();
   }

@@ -59,18 +59,23 @@ struct PagedKv {
   int window = 0;
 };
 
-// One adapter's addition to one slice of a projection: y[rows, out_column : +N] += scale · (x[rows] Aᵀ) Bᵀ.
+// One adapter's addition to one slice of a projection:
+// y[rows, out_column : +N] = factor · y + shift + scale · (x[rows] Aᵀ) Bᵀ.
 struct LoraPart {
-  Tensor a;                    // [R, C] f32 or bf16
-  Tensor b;                    // [N, R] f32 or bf16
+  Tensor a;                    // [R, C] f32 or bf16; lora_expand does without
+  Tensor b;                    // [N, R] f32 or bf16; a and b empty: factor and shift alone
   float scale = 1;             // lora_alpha / R, or / sqrt(R); applied in f32
   std::int64_t row_begin = 0;  // the rows it applies to
   std::int64_t row_end = 0;
   std::int64_t out_column = 0;  // where its N outputs lie in y (q, k, v inside qkv; gate, up inside gate_up)
   std::int64_t v_column = 0;    // where its R numbers lie in v
+  Tensor factor;                // [N] f32 or empty: 1  } of forward only: DoRA, biases
+  Tensor shift;                 // [N] f32 or empty: 0  }
   Tensor d_a;                   // [R, C] f32 } gradients, for training only
   Tensor d_b;                   // [N, R] f32 }
   std::uint64_t dropout_key = 0;  // tells the module apart in the random numbers
+  std::int64_t rank() const { return b ? b.size(1) : 0; }
+  std::int64_t outputs() const { return b ? b.size(0) : (shift ? shift : factor).size(0); }
 };
 
 // All additions to one projection. Empty: the projection is the base's alone and costs nothing more.
@@ -166,7 +171,7 @@ class Ops {
   // v[rows, v_column : +R] = dropout(x)[rows] Aᵀ for every part; other places of v are left alone
   virtual void lora_shrink(Tensor v /*[T, ΣR] f32*/, Tensor x /*[T, C] act*/, const LoraTarget& lora,
                            const Dropout& dropout) = 0;
-  // y[rows, out_column : +N] += scale · v Bᵀ
+  // y[rows, out_column : +N] = factor · y + shift + scale · v Bᵀ
   virtual void lora_expand(Tensor y /*[T, N'] act*/, Tensor v, const LoraTarget& lora) = 0;
   // From d_y and the forward's x and v: d_b += scale · d_yᵀ v; d_v = scale · d_y B; d_a += d_vᵀ dropout(x);
   // d_x += dropout-mask(d_v A). d_x empty: not wanted. v holds d_v on return.

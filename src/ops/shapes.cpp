@@ -81,11 +81,12 @@ class Call {
 // One part of a LoRA target against v [T, ΣR], the projection's output y [T, N'] and its input x [T, C];
 // either of the two may be empty.
 void lora_part(const Call& call, const LoraPart& part, const Tensor& v, const Tensor& x, const Tensor& y) {
-  call.need_rank("a", part.a, kFloats, 2);
-  call.need_rank("b", part.b, kFloats, 2);
-  const std::int64_t R = part.a.size(0), C = part.a.size(1), N = part.b.size(0), T = v.size(0);
-  call.need("b", part.b, kFloats, {N, R});
-  if (x) call.need("a", part.a, kFloats, {R, x.size(1)});
+  if (part.b) call.need_rank("b", part.b, kFloats, 2);
+  call.need_that(part.b || part.factor || part.shift, "a part that adds nothing");
+  const std::int64_t R = part.rank(), N = part.outputs(), T = v.size(0);
+  if (x && R > 0) call.need("a", part.a, kFloats, {R, x.size(1)});
+  if (part.factor) call.need("factor", part.factor, kF32, {N});
+  if (part.shift) call.need("shift", part.shift, kF32, {N});
   call.need_that(0 <= part.row_begin && part.row_begin <= part.row_end && part.row_end <= T, "rows [",
                  part.row_begin, ", ", part.row_end, ") of a part pass the ", T, " rows of v");
   call.need_that(0 <= part.v_column && part.v_column + R <= v.size(1), "columns ", part.v_column, " + rank ",
@@ -94,7 +95,7 @@ void lora_part(const Call& call, const LoraPart& part, const Tensor& v, const Te
     call.need_that(0 <= part.out_column && part.out_column + N <= y.size(1), "columns ", part.out_column,
                    " + ", N, " outputs pass y, ", shape_text(y));
   }
-  if (part.d_a) call.need("d_a", part.d_a, kF32, {R, C});
+  if (part.d_a) call.need("d_a", part.d_a, kF32, {R, part.a.size(1)});
   if (part.d_b) call.need("d_b", part.d_b, kF32, {N, R});
 }
 
@@ -351,6 +352,7 @@ void lora_backward(const Tensor& d_x, const Tensor& d_y, const Tensor& x, const 
   for (const LoraPart& part : lora.parts) {
     lora_part(call, part, v, x, d_y);
     call.need_that(part.d_a && part.d_b, "a part without d_a or d_b");
+    call.need_that(!part.factor && !part.shift, "a part with a factor or shift, which have no backward");
   }
 }
 

@@ -7,16 +7,10 @@
 namespace slideway {
 namespace {
 
-std::int64_t rank_of(const Adapter& adapter) {
-  std::int64_t rank = 0;
-  for (const AdapterModule& module : adapter.modules()) rank = std::max(rank, module.rank());
-  return rank;
-}
-
 Json adapter_json(const ModelNames::Card& card) {
   return {{"name", card.name},
           {"tier", card.loaded ? "memory" : "disk"},
-          {"rank", card.loaded ? Json(rank_of(*card.loaded)) : Json()},
+          {"rank", card.loaded ? Json(card.loaded->max_rank()) : Json()},
           {"bytes", card.loaded ? Json(card.loaded->bytes()) : Json()},
           {"requests", card.requests}};
 }

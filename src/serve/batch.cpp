@@ -10,6 +10,14 @@ Tensor table(std::vector<std::int32_t>& values) {
   return Tensor(values.data(), DType::i32, {std::int64_t(values.size())});
 }
 
+// One adapter's rows that follow each other are one range.
+void extend(std::vector<AdapterRows>& ranges, const AdapterRows& next) {
+  if (!ranges.empty() && ranges.back().adapter == next.adapter)
+    ranges.back().row_end = next.row_end;
+  else
+    ranges.push_back(next);
+}
+
 }  // namespace
 
 StepBatch::StepBatch(const ModelLayout& layout, const KvCache& cache, std::int64_t max_rows)
@@ -21,6 +29,7 @@ StepBatch::StepBatch(const ModelLayout& layout, const KvCache& cache, std::int64
 void StepBatch::set(std::span<const BatchItem> items) {
   for (auto* values : {&ids_, &positions_, &sampled_rows_, &starts_, &lengths_}) values->clear();
   adapter_rows_.clear();
+  sampled_adapters_.clear();
   starts_.push_back(0);
   for (const BatchItem& item : items) {
     const std::int64_t begin = count();
@@ -29,12 +38,11 @@ void StepBatch::set(std::span<const BatchItem> items) {
     ids_.insert(ids_.end(), item.tokens.begin(), item.tokens.end());
     starts_.push_back(std::int32_t(count()));
     lengths_.push_back(std::int32_t(item.position) + std::int32_t(item.tokens.size()));
+    const auto first = std::int64_t(sampled_rows_.size());
     for (std::int64_t row = item.all_rows ? begin : count() - 1; row < count(); ++row)
       if (item.sampled || item.all_rows) sampled_rows_.push_back(std::int32_t(row));
-    if (!adapter_rows_.empty() && adapter_rows_.back().adapter == item.adapter)
-      adapter_rows_.back().row_end = count();
-    else
-      adapter_rows_.push_back({item.adapter, begin, count()});
+    extend(adapter_rows_, {item.adapter, begin, count()});
+    extend(sampled_adapters_, {item.adapter, first, std::int64_t(sampled_rows_.size())});
   }
   lora_.set(adapter_rows_);
   set_pages(items);
@@ -63,6 +71,15 @@ Tensor StepBatch::ids() {
 
 Tensor StepBatch::sampled_rows() {
   return table(sampled_rows_);
+}
+
+std::span<const AdapterRows> StepBatch::sampled_adapters(std::int64_t begin, std::int64_t end) {
+  some_sampled_.clear();
+  for (const AdapterRows& r : sampled_adapters_) {
+    const std::int64_t first = std::max(r.row_begin, begin), last = std::min(r.row_end, end);
+    if (first < last) some_sampled_.push_back({r.adapter, first - begin, last - begin});
+  }
+  return some_sampled_;
 }
 
 Rows StepBatch::rows(int layer) {

@@ -39,6 +39,10 @@ class StepBatch {
   std::int64_t count() const { return std::int64_t(ids_.size()); }
   Rows rows(int layer);  // valid until the next call
   const LayerLora* lora(int layer) const { return lora_.layer(layer); }
+  std::span<const std::int32_t> host_ids() const { return ids_; }              // [T]
+  std::span<const AdapterRows> adapter_rows() const { return adapter_rows_; }  // of the step's rows
+  // Of the rows of logits [begin, end), counted from begin; valid until the next call.
+  std::span<const AdapterRows> sampled_adapters(std::int64_t begin, std::int64_t end);
 
  private:
   void set_pages(std::span<const BatchItem> items);
@@ -48,7 +52,7 @@ class StepBatch {
   std::vector<std::int32_t> starts_, lengths_;  // [N + 1], [N]
   std::vector<std::int32_t> pages_;             // [L, N, max_pages]
   std::size_t max_pages_ = 0;
-  std::vector<AdapterRows> adapter_rows_;
+  std::vector<AdapterRows> adapter_rows_, sampled_adapters_, some_sampled_;
   LoraBatch lora_;
   PagedKv kv_;
 };

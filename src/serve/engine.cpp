@@ -64,7 +64,12 @@ std::size_t workspace_bytes(const ModelConfig& config, const EngineOptions& opti
     take_saved(arena, config, rows, kAct, &widest);
     arena.take("scratch", DType::u8, {std::int64_t(forward_scratch_bytes(config, rows, kAct))});
   }
+  {
+    const Arena::Frame frame(arena);
+    arena.take("v of the embedding", DType::f32, {rows, r});
+  }
   HeadWork(arena, config, options.max_sequences);
+  arena.take("v of the head", DType::f32, {options.max_sequences, r});
   return arena.high_water();
 }
 
@@ -77,12 +82,17 @@ Engine::Engine(Device& device, Threads& threads, const WeightFiles& files, const
       ops_(make_ops(device, *stream_, threads, {.row_invariant = true})),
       model_(device, *stream_, threads, files, options.weights),
       decoder_(model_.config(), *ops_, kAct),
+      ends_(*ops_, options.max_lora_rank),
       cache_(device, kv_shape(model_.config(), kAct),
              kv_bytes_of(kv_shape(model_.config(), kAct), options, context_)),
       batch_(model_.layout(), cache_, max_rows(options)),
       workspace_(device.allocate(workspace_bytes(model_.config(), options))) {}
 
 Engine::~Engine() = default;
+
+FetchTensor Engine::base() const {
+  return [this](const TensorSpec& spec, std::span<float> out) { model_.read(spec, out); };
+}
 
 RequestId Engine::add(Request request) {
   validate(request);
@@ -225,7 +235,9 @@ void Engine::compute() {
   const ModelConfig& c = config();
   Arena arena(workspace_.span());
   const Tensor x = arena.take("x", kAct, {batch_.count(), c.hidden_size});
+  ends_.begin();
   ops_->embed(x, model_.embed(), batch_.ids());
+  ends_.embed(x, batch_.host_ids(), batch_.adapter_rows(), arena);
   for (int l = 0; l < c.num_layers(); ++l) {
     const Arena::Frame frame(arena);
     const LayerLora* lora = batch_.lora(l);
@@ -240,7 +252,7 @@ void Engine::compute() {
     const HeadWork head(arena, c, end - first);
     ops_->embed(head.last, x, rows.rows(first, end));  // gathers rows of x
     ops_->rms_norm(head.normed, head.rstd, head.last, model_.final_norm(), c.rms_norm_eps);
-    ops_->linear(head.logits, head.normed, model_.head(), {});
+    ends_.head(head.logits, head.normed, model_.head(), batch_.sampled_adapters(first, end), arena);
     stream_->synchronize();
     read_logits(head.logits, first);
   }
@@ -263,6 +275,7 @@ void Engine::read_logits(Tensor logits, std::int64_t first) {
 }
 
 void Engine::draw(Sequence& s, std::span<const float> z) {
+  if (see_logits_) see_logits_(s.id, z);
   TokenEvent event{.request = s.id};
   event.error = "the model's logits are not finite numbers";
   const auto token = draw_by_rules(s, z, event);

@@ -23,6 +23,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,6 +31,7 @@
 
 #include "core/threads.h"
 #include "device/device.h"
+#include "lora/lora_ends.h"
 #include "memory/arena.h"
 #include "ops/ops.h"
 #include "serve/batch.h"
@@ -61,11 +63,16 @@ class Engine {
   bool cancel(RequestId id);
   // One step. The events are valid until the next call.
   std::span<const TokenEvent> step();
+  // Shows the logits [V] from which each token is about to be drawn, until it is told otherwise.
+  using SeeLogits = std::function<void(RequestId, std::span<const float>)>;
+  void watch_logits(SeeLogits see) { see_logits_ = std::move(see); }
   bool idle() const { return waiting_.empty() && running_.empty(); }
 
   const ModelConfig& config() const { return model_.config(); }
   const ModelLayout& layout() const { return model_.layout(); }
   std::int64_t context() const { return context_; }
+  // The base's numbers as they are served, for loading adapters. Any thread.
+  FetchTensor base() const;
   const KvCache& cache() const { return cache_; }
   std::uint64_t weight_bytes() const { return model_.bytes(); }
   bool running(RequestId id) const;  // takes part in steps; false: it waits, or is no more
@@ -92,11 +99,13 @@ class Engine {
   std::unique_ptr<Ops> ops_;
   ResidentModel model_;
   Decoder decoder_;
+  LoraEnds ends_;
   KvCache cache_;
   StepBatch batch_;
   Buffer workspace_;
   Sampler sampler_;
   LogitRules rules_;
+  SeeLogits see_logits_;
 
   std::deque<std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival

@@ -45,8 +45,12 @@ fs::file_time_type changed_at(const fs::path& folder) {
 }  // namespace
 
 ModelNames::ModelNames(std::vector<std::string> base, std::string root, const ModelLayout& layout,
-                       fs::path folder)
-    : base_(std::move(base)), root_(std::move(root)), layout_(layout), folder_(std::move(folder)) {
+                       FetchTensor weights, fs::path folder)
+    : base_(std::move(base)),
+      root_(std::move(root)),
+      layout_(layout),
+      weights_(std::move(weights)),
+      folder_(std::move(folder)) {
   if (folder_.empty()) return;
   if (!fs::is_directory(folder_))
     fail(ErrorKind::not_found, "there is no folder of adapters ", folder_.string());
@@ -75,7 +79,7 @@ ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* ke
   // Reading takes a while: others go on meanwhile, and the first to have read it wins.
   const fs::path path = found->second.path;
   lock.unlock();
-  auto adapter = std::make_shared<const Adapter>(load_adapter(path, layout_));
+  auto adapter = std::make_shared<const Adapter>(load_adapter(path, layout_, weights_));
   lock.lock();
   found = entries_.find(name);
   if (found == entries_.end() || found->second.path != path) fail_unknown(model);
@@ -136,7 +140,7 @@ void ModelNames::load(const std::string& name, const std::string& path, bool rep
              " failed: No adapter found for ", path);
   std::shared_ptr<const Adapter> adapter;
   try {
-    adapter = std::make_shared<const Adapter>(load_adapter(folder, layout_));
+    adapter = std::make_shared<const Adapter>(load_adapter(folder, layout_, weights_));
   } catch (const Error& error) {
     if (status_of(error.kind()) >= 500) throw;
     fail_api({.type = "BadRequestError", .param = "lora_path"}, error.what());

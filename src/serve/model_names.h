@@ -40,7 +40,8 @@ class ModelNames {
   };
 
   // base: the base model's names, the first its own; root: its path. folder: of adapters; empty: none.
-  ModelNames(std::vector<std::string> base, std::string root, const ModelLayout& layout,
+  // weights: the base's numbers, for adapters that need them.
+  ModelNames(std::vector<std::string> base, std::string root, const ModelLayout& layout, FetchTensor weights,
              std::filesystem::path folder);
 
   // Loads an adapter that is used for the first time. An empty name is the base model's.
@@ -65,6 +66,7 @@ class ModelNames {
   std::vector<std::string> base_;
   std::string root_;
   const ModelLayout& layout_;
+  FetchTensor weights_;
   std::filesystem::path folder_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;

@@ -33,7 +33,10 @@ Tensor only(const BlockLayout& block, std::byte* memory, DType type) {
 
 ResidentModel::ResidentModel(Device& device, Stream& stream, Threads& threads, const WeightFiles& files,
                              DType type)
-    : config_(files.config()), layout_(files.layout()), type_(type) {
+    : config_(files.config()),
+      layout_(files.layout()),
+      type_(type),
+      on_host_(device.kind() == DeviceKind::host) {
   CHECK(type == DType::f32 || type == DType::bf16);
   std::size_t bytes = 0;
   for (const BlockLayout* block : layout_.blocks()) bytes += block_bytes(*block, type);
@@ -66,6 +69,26 @@ ResidentModel::ResidentModel(Device& device, Stream& stream, Threads& threads, c
     inv_freqs_.emplace_back(table, DType::f32, std::initializer_list<std::int64_t>{std::int64_t(half)});
   }
   stream.synchronize();
+}
+
+void ResidentModel::read(const TensorSpec& spec, std::span<float> out) const {
+  if (!on_host_)
+    fail(ErrorKind::unsupported,
+         "adapters that need the base's numbers (DoRA, biases) are not supported on CUDA yet");
+  std::byte* at = memory_.data();
+  for (const BlockLayout* block : layout_.blocks()) {
+    for (const TensorSpec& mine : block->tensors) {
+      if (mine.name != spec.name) continue;
+      const Tensor tensor = view(mine, at, type_);
+      CHECK(std::int64_t(out.size()) == tensor.elements(), spec.name);
+      if (type_ == DType::f32) return void(std::copy_n(tensor.f32(), out.size(), out.begin()));
+      std::transform(tensor.bf16(), tensor.bf16() + out.size(), out.begin(),
+                     [](bf16_t bits) { return to_float(bits); });
+      return;
+    }
+    at += block_bytes(*block, type_);
+  }
+  CHECK(false, "the model has no tensor ", spec.name);
 }
 
 Tensor ResidentModel::inv_freq(int l) const {

@@ -27,6 +27,9 @@ class ResidentModel {
   DType type() const { return type_; }
   std::uint64_t bytes() const { return memory_.bytes(); }
 
+  // A tensor of the layout, widened. Errors: unsupported on a device whose memory the host cannot read.
+  void read(const TensorSpec& spec, std::span<float> out) const;
+
   Tensor embed() const { return embed_; }  // [V, D]
   const LayerWeights& layer(int l) const { return layers_[std::size_t(l)]; }
   Tensor inv_freq(int l) const;                      // [E/2] f32, of layer l's rope
@@ -37,6 +40,7 @@ class ResidentModel {
   ModelConfig config_;
   ModelLayout layout_;
   DType type_;
+  bool on_host_;
   Buffer memory_, rope_memory_;
   Tensor embed_, final_norm_, head_;
   std::vector<LayerWeights> layers_;

@@ -93,8 +93,8 @@ TEST_F(GenerateTest, NamesATruncatedFile) {
 TEST_F(GenerateTest, NamesWhatIsWrongWithAnAdapter) {
   expect_failed(generate({"hello", "--adapter", "/nowhere/adapter"}), 1, "adapter_config.json");
   const fs::path adapter = model_.path() / "adapter";
-  write_text_atomically(adapter / "adapter_config.json", R"({"peft_type":"LORA","r":4,"use_dora":true})");
-  expect_failed(generate({"hello", "--adapter", adapter}), 1, "use_dora");
+  write_text_atomically(adapter / "adapter_config.json", R"({"peft_type":"LORA","r":4,"use_qalora":true})");
+  expect_failed(generate({"hello", "--adapter", adapter}), 1, "use_qalora");
 }
 
 TEST_F(GenerateTest, RefusesMoreThanTheContextHolds) {

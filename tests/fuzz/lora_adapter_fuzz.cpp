@@ -1,5 +1,6 @@
 // Any text as adapter_config.json and, after a 0 byte, any bytes as adapter_model.safetensors: refused with an error, or
 // an adapter that fits the model and a config that is written and read back as itself.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -35,9 +36,13 @@ void try_adapter(std::string_view bytes) {
   CHECK(adapter_config_json(parse_adapter_config(text, "written")) == text, text);
 
   static const ModelLayout layout = make_layout(small_config());
-  const Adapter adapter = load_adapter(folder(), layout);
-  CHECK(!adapter.modules().empty() && adapter.digest().size() == 64);
+  const Adapter adapter = load_adapter(folder(), layout, [](const TensorSpec&, std::span<float> out) {
+    std::fill(out.begin(), out.end(), 0.5f);
+  });
+  CHECK(!adapter.modules().empty() || adapter.embedding() || adapter.head());
+  CHECK(adapter.digest().size() == 64);
   for (const AdapterModule& module : adapter.modules()) {
+    if (module.layer < 0 || !module.b) continue;
     const TensorSpec* spec = layout.layers[std::size_t(module.layer)].find(module.role);
     CHECK(module.a.size(1) == spec->shape[1] && module.b.size(0) == spec->shape[0]);
     CHECK(module.a.size(0) == module.b.size(1) && module.rank() >= 1);

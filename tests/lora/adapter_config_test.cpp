@@ -83,10 +83,9 @@ TEST(AdapterConfig, WarnsOnceAndOnlyOfUnknownKeysThatSaySomething) {
 TEST(AdapterConfig, RefusesByNameWhatItDoesNotApply) {
   const std::string head = R"({"peft_type":"LORA","target_modules":["q_proj"],)";
   for (const char* field :
-       {R"("use_dora":true)", R"("modules_to_save":["lm_head"])", R"("lora_bias":true)", R"("bias":"all")",
-        R"("layer_replication":[[0,4],[2,5]])", R"("trainable_token_indices":[1])", R"("use_qalora":true)",
-        R"("target_parameters":["experts"])", R"("alora_invocation_tokens":[5,6])", R"("use_new_trick":true)",
-        R"("init_lora_weights":"pissa_niter_4")", R"("task_type":"SEQ_CLS")"}) {
+       {R"("ensure_weight_tying":true)", R"("bias":"some")", R"("layer_replication":[[0,4],[2,5]])",
+        R"("use_qalora":true)", R"("target_parameters":["experts"])", R"("alora_invocation_tokens":[5,6])",
+        R"("use_new_trick":true)", R"("init_lora_weights":"pissa_niter_4")", R"("task_type":"SEQ_CLS")"}) {
     const std::string name(field + 1, std::strchr(field + 1, '"'));
     expect_refused(head + field + "}", ErrorKind::unsupported, {name, "adapter_config.json"});
   }

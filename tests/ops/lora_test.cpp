@@ -328,5 +328,41 @@ TEST(Lora, DropsTheShareThatWasAskedForAndDrawsAnewForEverySeedModuleAndToken) {
   }
 }
 
+// y = factor · y + shift + scale · v Bᵀ, rounded once; without a and b too; other columns and rows stay.
+TEST(Lora, ScalesAndShiftsWhatItAddsTo) {
+  for (const DType act : {DType::f32, DType::bf16})
+    for (const bool has_b : {true, false}) {
+      constexpr std::int64_t T = 70, N = 90, W = 100, R = 3;
+      Guarded y(act, T * W, 1), before(act, T * W, 1), v(DType::f32, T * R, 2), b(DType::f32, N * R, 3);
+      Guarded by(DType::f32, N, 4), shift(DType::f32, N, 5);
+      const LoraPart part{.b = has_b ? b.tensor({N, R}) : Tensor(),
+                          .scale = 0.5f,
+                          .row_begin = 2,
+                          .row_end = 69,
+                          .out_column = 7,
+                          .factor = by.tensor({N}),
+                          .shift = shift.tensor({N})};
+      Threads threads(2);
+      lora_expand(threads, y.tensor({T, W}), v.tensor({T, R}), {.parts = {&part, 1}, .v_width = R});
+      const auto at = [](const Tensor& x, std::int64_t i) {
+        return x.dtype() == DType::f32 ? x.f32()[i] : to_float(x.bf16()[i]);
+      };
+      const Tensor got = y.tensor({T, W}), old = before.tensor({T, W}), vs = v.tensor({T, R});
+      for (std::int64_t t = 0; t < T; ++t)
+        for (std::int64_t c = 0; c < W; ++c) {
+          const float was = at(old, t * W + c), is = at(got, t * W + c);
+          const std::int64_t n = c - 7;
+          if (t < 2 || t >= 69 || n < 0 || n >= N) {
+            EXPECT_EQ(is, was) << t << ", " << c;
+            continue;
+          }
+          double wanted = double(part.factor.f32()[n]) * was + part.shift.f32()[n];
+          for (std::int64_t r = 0; has_b && r < R; ++r)
+            wanted += 0.5 * vs.f32()[t * R + r] * part.b.f32()[n * R + r];
+          EXPECT_NEAR(is, wanted, (act == DType::f32 ? 1e-5 : 0x1p-8) * (1 + std::abs(wanted)));
+        }
+    }
+}
+
 }  // namespace
 }  // namespace slideway

@@ -1,6 +1,7 @@
 #include "ops/cpu/lora.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/dropout.h"
@@ -75,10 +76,10 @@ Patch patch(const MatrixView& x) {
 }
 // The columns of v, d_y that belong to a part.
 Range v_columns(const LoraPart& part) {
-  return {part.v_column, part.v_column + part.a.size(0)};
+  return {part.v_column, part.v_column + part.rank()};
 }
 Range out_columns(const LoraPart& part) {
-  return {part.out_column, part.out_column + part.b.size(0)};
+  return {part.out_column, part.out_column + part.outputs()};
 }
 
 std::int64_t multiplications(const LoraTarget& lora, bool of_a) {
@@ -115,13 +116,43 @@ void shrink_tile(const Work& work, Tensor v, Tensor x, const LoraPart& part, con
   work.level().row_products(products, ranks.begin, ranks.end);
 }
 
-// y[rows, columns] += scale · v Bᵀ, for the columns that belong to the part
+// y = factor · y + shift + scale · sums, rounded once
+template <class Number>
+void scale_and_add(const MatrixView& y, const float* sums, const LoraPart& part, std::int64_t output) {
+  for (std::int64_t t = 0; t < y.rows; ++t) {
+    Number* const row = static_cast<Number*>(y.data) + t * y.stride;
+    for (std::int64_t c = 0; c < y.columns; ++c) {
+      float value;
+      if constexpr (std::is_same_v<Number, float>)
+        value = row[c];
+      else
+        value = to_float(row[c]);
+      if (part.factor) value *= part.factor.f32()[output + c];
+      if (part.shift) value += part.shift.f32()[output + c];
+      if (sums) value += part.scale * sums[t * kColumns + c];
+      if constexpr (std::is_same_v<Number, float>)
+        row[c] = value;
+      else
+        row[c] = to_bf16(value);
+    }
+  }
+}
+
+// y[rows, columns] = factor · y + shift + scale · v Bᵀ, for the columns that belong to the part
 void expand_tile(const Work& work, Tensor y, Tensor v, const LoraPart& part, Range rows, Range columns) {
   alignas(64) float sums[kRows * kColumns];
   const Range outputs = {columns.begin - part.out_column, columns.end - part.out_column};
-  work.product(sums, kColumns, block(v, rows, v_columns(part)),
-               turned(block(part.b, outputs, {0, part.b.size(1)})), false);
-  work.level().add_patch(patch(block(y, rows, columns)), sums, nullptr, kColumns, part.scale);
+  const MatrixView to = block(y, rows, columns);
+  if (part.b)
+    work.product(sums, kColumns, block(v, rows, v_columns(part)),
+                 turned(block(part.b, outputs, {0, part.rank()})), false);
+  if (!part.factor && !part.shift)
+    return work.level().add_patch(patch(to), sums, nullptr, kColumns, part.scale);
+  const float* const added = part.b ? sums : nullptr;
+  if (to.type == DType::f32)
+    scale_and_add<float>(to, added, part, outputs.begin);
+  else
+    scale_and_add<bf16_t>(to, added, part, outputs.begin);
 }
 
 // d_b[outputs] += scale · d_y[rows, outputs]ᵀ v[rows]
@@ -210,12 +241,12 @@ void lora_shrink(Threads& threads, Tensor v, Tensor x, const LoraTarget& lora, c
                  CpuLevel level) {
   Work work(threads, level);
   std::int64_t most_ranks = 0;
-  for (const LoraPart& part : lora.parts) most_ranks = std::max(most_ranks, part.a.size(0));
+  for (const LoraPart& part : lora.parts) most_ranks = std::max(most_ranks, part.rank());
   const std::int64_t blocks = pieces_of(most_ranks, kRanks);
   work.for_each(pieces_of(x.size(0), kRows) * blocks, multiplications(lora, true), [&](std::int64_t piece) {
     const Range tile = at(piece / blocks, kRows), some_ranks = at(piece % blocks, kRanks);
     for (const LoraPart& part : lora.parts) {
-      const Range rows = common(rows_of(part), tile), ranks = common({0, part.a.size(0)}, some_ranks);
+      const Range rows = common(rows_of(part), tile), ranks = common({0, part.rank()}, some_ranks);
       if (rows.count() > 0 && ranks.count() > 0) shrink_tile(work, v, x, part, dropout, rows, ranks);
     }
   });

@@ -240,10 +240,19 @@ Target on_device(const LoraTarget& lora, std::int64_t inputs, std::int64_t outpu
           .tokens = tokens_of(dropout, host_data)};
 }
 
+void refuse_factors(const LoraTarget& lora) {
+  for (const LoraPart& part : lora.parts)
+    if (part.factor || part.shift || !part.a)
+      fail(ErrorKind::unsupported,
+           "adapters with DoRA, biases or trained tokens or embeddings are not "
+           "supported on CUDA devices yet");
+}
+
 }  // namespace
 
 void CudaOps::lora_shrink(Tensor v, Tensor x, const LoraTarget& lora, const Dropout& dropout) {
   shapes::lora_shrink(v, x, lora, dropout);
+  refuse_factors(lora);
   use();
   const Most most(lora);
   if (most.rows == 0) return;
@@ -261,6 +270,7 @@ void CudaOps::lora_shrink(Tensor v, Tensor x, const LoraTarget& lora, const Drop
 
 void CudaOps::lora_expand(Tensor y, Tensor v, const LoraTarget& lora) {
   shapes::lora_expand(y, v, lora);
+  refuse_factors(lora);
   use();
   const Most most(lora);
   if (most.rows == 0) return;

@@ -4,6 +4,8 @@
 
 #include "core/file.h"
 #include "core/log.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
 #include "serve/api_error.h"
 #include "serve/fields.h"
 
@@ -12,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxNameBytes = 256;
 const char* const kConfigName = "adapter_config.json";
+const char* const kWeightsName = "adapter_model.safetensors";
 
 bool is_name(const std::string& name) {
   if (name.empty() || name.size() > kMaxNameBytes) return false;
@@ -29,12 +32,23 @@ bool within(const fs::path& path, const fs::path& root) {
 // When its files were last written.
 fs::file_time_type changed_at(const fs::path& folder) {
   fs::file_time_type last = fs::file_time_type::min();
-  for (const char* name : {kConfigName, "adapter_model.safetensors"}) {
+  for (const char* name : {kConfigName, kWeightsName}) {
     std::error_code error;
     const auto time = fs::last_write_time(folder / name, error);
     if (!error) last = std::max(last, time);
   }
   return last;
+}
+
+// Empty for a folder with a whole adapter's files, whatever is in them; else what is missing, perhaps only yet.
+std::string missing_in(const fs::path& folder) {
+  try {
+    load_json(folder / kConfigName);
+    SafetensorsFile(folder / kWeightsName);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 [[noreturn]] void fail_unknown(const std::string& name) {
@@ -162,6 +176,12 @@ void ModelNames::unload(const std::string& name) {
 
 void ModelNames::rescan() {
   if (folder_.empty()) return;
+  std::map<std::string, fs::file_time_type> known, half_written;  // what need not be looked into again
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [name, entry] : entries_) known[name] = entry.changed;
+    half_written = half_written_;
+  }
   std::map<std::string, Entry> there;
   std::error_code error;
   for (const fs::directory_entry& item : fs::directory_iterator(folder_, error)) {
@@ -170,12 +190,27 @@ void ModelNames::rescan() {
     if (within(fs::weakly_canonical(item.path()), folder_))
       there[name] = {.path = item.path(), .changed = changed_at(item.path())};
   }
+  std::erase_if(half_written, [&](const auto& seen) { return !there.contains(seen.first); });
+  for (auto& [name, found] : there) {
+    const auto seen = known.find(name), waiting = half_written.find(name);
+    found.half_written = waiting != half_written.end() && waiting->second == found.changed;
+    if (found.half_written || (seen != known.end() && seen->second == found.changed)) continue;
+    const std::string missing = missing_in(found.path);
+    found.half_written = !missing.empty();
+    if (missing.empty()) {
+      half_written.erase(name);
+    } else {
+      half_written[name] = found.changed;
+      log(LogLevel::warning, "adapter ", name, " is not served as it is now: ", missing);
+    }
+  }
   const std::lock_guard lock(mutex_);
+  half_written_ = std::move(half_written);
   std::erase_if(unloaded_, [&](const std::string& name) { return !there.contains(name); });
   std::erase_if(entries_,
                 [&](const auto& entry) { return !entry.second.by_hand && !there.contains(entry.first); });
   for (auto& [name, found] : there) {
-    if (unloaded_.contains(name)) continue;
+    if (unloaded_.contains(name) || found.half_written) continue;  // what was read before serves on
     Entry& entry = entries_.try_emplace(name, found).first->second;
     if (entry.by_hand || entry.changed == found.changed) continue;
     entry.adapter = nullptr;  // other files than those that were read

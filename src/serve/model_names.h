@@ -1,7 +1,8 @@
 // ModelNames: what a request's "model" may say, and what it means: the base model or one of its adapters.
 //
 // Adapters come from a folder, where each subfolder with an adapter_config.json is one of its name, and from load().
-// The folder is looked at again every few seconds (rescan): what is new, gone or written anew is seen; what was unloaded
+// The folder is looked at again every few seconds (rescan): what is new, gone or written anew is seen, once its config is
+// JSON and its weights are as long as their header says, so that nothing is served while it is written; what was unloaded
 // stays so until it is loaded, or its folder goes and comes again. "base:adapter" is another way to say "adapter". A name that a
 // key may not use is not found.
 //
@@ -58,7 +59,8 @@ class ModelNames {
     std::filesystem::path path;
     std::shared_ptr<const Adapter> adapter;  // null: not loaded yet
     std::filesystem::file_time_type changed = {};
-    bool by_hand = false;  // load() named it
+    bool by_hand = false;       // load() named it
+    bool half_written = false;  // of rescan alone
     std::int64_t requests = 0;
   };
   std::filesystem::path inside(const std::string& path) const;
@@ -71,6 +73,8 @@ class ModelNames {
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
   std::set<std::string> unloaded_;  // by hand, though their folders are still there
+  std::map<std::string, std::filesystem::file_time_type>
+      half_written_;  // as they were when they were looked into
   std::int64_t base_requests_ = 0;
 };
 

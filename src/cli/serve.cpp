@@ -112,7 +112,7 @@ struct Serving {
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
             .count();
     model.names = std::make_unique<ModelNames>(options.names, options.model, engine->layout(), engine->base(),
-                                               options.adapters);
+                                               *model.tokenizer, model.chat.get(), options.adapters);
   }
 
   // Looks at the folder of adapters every now and then.

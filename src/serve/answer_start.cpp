@@ -61,6 +61,7 @@ HttpReply start_answer(const ApiCall& call, const AnswerFields& fields, std::vec
   if (model.engine->status().waiting + std::int64_t(prompts.size() * n) > model.options.max_waiting)
     fail_api({.status = 429, .code = "queue_full"}, "Too many requests are waiting; try again later.");
   const ModelNames::Found found = model.names->find(fields.model, call.key);
+  model.names->count(found);
   AnswerHead head{.id = random_id(id_prefix),
                   .model = fields.model.empty() ? found.name : fields.model,
                   .created = now_seconds(),

@@ -151,7 +151,8 @@ HttpReply chat(const ApiCall& call) {
   read_unsupported_chat(body);
   fields.grammar = read_response_format(body, model);
   const ToolCallForm tools = read_tool_choice(body, model);
-  TokenIds ids = chat_prompt(body, model);
+  const ModelNames::Found named = model.names->find(fields.model, call.key);
+  TokenIds ids = chat_prompt(body, model, named.chat ? named.chat.get() : model.chat.get());
   body.finish();
   const std::int64_t tokens = answer_tokens(model, ids.size(), fields.max_tokens, 0, "messages");
   std::vector<AnswerPrompt> prompts;

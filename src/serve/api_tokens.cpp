@@ -8,14 +8,14 @@ namespace slideway {
 HttpReply tokenize(const ApiCall& call) {
   const ServedModel& model = call.model;
   Fields body = parse_body(call.http.body);
-  model.names->find(body.text("model").value_or(""), call.key);
+  const ModelNames::Found named = model.names->find(body.text("model").value_or(""), call.key);
   const auto prompt = body.text("prompt");
   const bool with_strings = body.flag("return_token_strs").value_or(false);
   TokenIds ids;
   if (prompt) {
     ids = plain_ids(model, *prompt, body.flag("add_special_tokens").value_or(true));
   } else {
-    ids = chat_prompt(body, model);
+    ids = chat_prompt(body, model, named.chat ? named.chat.get() : model.chat.get());
     body.accept("add_special_tokens", {false});
   }
   body.finish();

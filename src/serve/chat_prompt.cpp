@@ -14,7 +14,7 @@ std::string array_of(Fields& body, const std::string& name) {
 
 }  // namespace
 
-TokenIds chat_prompt(Fields& body, const ServedModel& model) {
+TokenIds chat_prompt(Fields& body, const ServedModel& model, const ChatTemplate* chat) {
   ChatOptions options{.add_generation_prompt = body.flag("add_generation_prompt").value_or(true)};
   const std::string messages = array_of(body, "messages");
   if (messages.empty()) fail_field("messages", "messages should be a list of at least one message");
@@ -27,11 +27,10 @@ TokenIds chat_prompt(Fields& body, const ServedModel& model) {
   if (source && !model.options.request_template)
     fail_field("chat_template",
                "this server takes no chat_template from requests (--trust-request-chat-template)");
-  if (!model.chat && !source) fail_field("messages", "the model has no chat template; use /v1/completions");
+  if (!chat && !source) fail_field("messages", "the model has no chat template; use /v1/completions");
   std::unique_ptr<ChatTemplate> own;
-  if (source)
-    own = model.chat ? model.chat->with_source(*source) : std::make_unique<ChatTemplate>(*source, "", "");
-  std::vector<TextPiece> pieces = (own ? *own : *model.chat).render(messages, options);
+  if (source) own = chat ? chat->with_source(*source) : std::make_unique<ChatTemplate>(*source, "", "");
+  std::vector<TextPiece> pieces = (own ? *own : *chat).render(messages, options);
   if (model.options.special_text)
     for (TextPiece& piece : pieces) piece.literal = false;
   return model.tokenizer->encode(pieces);

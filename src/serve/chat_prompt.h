@@ -9,6 +9,7 @@
 
 namespace slideway {
 
-TokenIds chat_prompt(Fields& body, const ServedModel& model);
+// chat: the template, or null where the model has none.
+TokenIds chat_prompt(Fields& body, const ServedModel& model, const ChatTemplate* chat);
 
 }  // namespace slideway

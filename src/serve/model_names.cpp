@@ -51,6 +51,20 @@ std::string missing_in(const fs::path& folder) {
   }
 }
 
+// A tokenizer beside an adapter says what the adapter was trained with.
+void check_tokenizer(const fs::path& folder, const Tokenizer& model) {
+  const fs::path path = folder / "tokenizer.json";
+  if (!fs::exists(path) || read_text(path) == model.to_json()) return;
+  const auto own = Tokenizer::load(folder);
+  if (own->vocab_size() != model.vocab_size())
+    fail(ErrorKind::unsupported, path.string(), ": the adapter's tokenizer has ", own->vocab_size(),
+         " tokens, the model's ", model.vocab_size());
+  for (std::int32_t id = 0; id < model.vocab_size(); ++id)
+    if (own->token(id) != model.token(id))
+      fail(ErrorKind::unsupported, path.string(), ": token ", id, " is ", shown(own->token(id)),
+           " to the adapter's tokenizer, ", shown(model.token(id)), " to the model's");
+}
+
 [[noreturn]] void fail_unknown(const std::string& name) {
   fail_api({.status = 404, .param = "model", .code = "model_not_found"}, "The model `", name,
            "` does not exist.");
@@ -59,11 +73,14 @@ std::string missing_in(const fs::path& folder) {
 }  // namespace
 
 ModelNames::ModelNames(std::vector<std::string> base, std::string root, const ModelLayout& layout,
-                       FetchTensor weights, fs::path folder)
+                       FetchTensor weights, const Tokenizer& tokenizer, const ChatTemplate* chat,
+                       fs::path folder)
     : base_(std::move(base)),
       root_(std::move(root)),
       layout_(layout),
       weights_(std::move(weights)),
+      tokenizer_(tokenizer),
+      chat_(chat),
       folder_(std::move(folder)) {
   if (folder_.empty()) return;
   if (!fs::is_directory(folder_))
@@ -75,9 +92,7 @@ ModelNames::ModelNames(std::vector<std::string> base, std::string root, const Mo
 ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* key) {
   if (model.empty() || std::find(base_.begin(), base_.end(), model) != base_.end()) {
     if (key && !key->base) fail_unknown(model.empty() ? base() : model);
-    const std::lock_guard lock(mutex_);
-    ++base_requests_;
-    return {model.empty() ? base() : model, nullptr};
+    return {.name = model.empty() ? base() : model};
   }
   std::string name = model;
   std::unique_lock lock(mutex_);
@@ -88,17 +103,35 @@ ModelNames::Found ModelNames::find(const std::string& model, const AccessKey* ke
     found = entries_.find(name);
   }
   if (found == entries_.end() || (key && !key->may_use(name))) fail_unknown(model);
-  ++found->second.requests;
-  if (found->second.adapter) return {name, found->second.adapter};
+  if (const Loaded& loaded = found->second.loaded; loaded.adapter) return {name, loaded.adapter, loaded.chat};
   // Reading takes a while: others go on meanwhile, and the first to have read it wins.
   const fs::path path = found->second.path;
   lock.unlock();
-  auto adapter = std::make_shared<const Adapter>(load_adapter(path, layout_, weights_));
+  Loaded loaded = read(path);
   lock.lock();
   found = entries_.find(name);
   if (found == entries_.end() || found->second.path != path) fail_unknown(model);
-  if (!found->second.adapter) found->second.adapter = std::move(adapter);
-  return {name, found->second.adapter};
+  if (!found->second.loaded.adapter) found->second.loaded = std::move(loaded);
+  return {name, found->second.loaded.adapter, found->second.loaded.chat};
+}
+
+void ModelNames::count(const Found& found) {
+  const std::lock_guard lock(mutex_);
+  if (!found.adapter) ++base_requests_;
+  if (const auto entry = entries_.find(found.name); found.adapter && entry != entries_.end())
+    ++entry->second.requests;
+}
+
+ModelNames::Loaded ModelNames::read(const fs::path& folder) const {
+  Loaded out;
+  out.adapter = std::make_shared<const Adapter>(load_adapter(folder, layout_, weights_));
+  check_tokenizer(folder, tokenizer_);
+  const auto own = ChatTemplate::load(folder);
+  if (!own || (chat_ && own->source() == chat_->source())) return out;
+  // With the model's special tokens, since the folder need not have them.
+  out.chat =
+      chat_ ? chat_->with_source(own->source()) : std::make_unique<ChatTemplate>(own->source(), "", "");
+  return out;
 }
 
 std::vector<ModelNames::Card> ModelNames::cards(const AccessKey* key) const {
@@ -112,7 +145,7 @@ std::vector<ModelNames::Card> ModelNames::cards(const AccessKey* key) const {
       out.push_back({.name = name,
                      .root = entry.path.string(),
                      .adapter = true,
-                     .loaded = entry.adapter,
+                     .loaded = entry.loaded.adapter,
                      .requests = entry.requests});
   return out;
 }
@@ -146,24 +179,24 @@ void ModelNames::load(const std::string& name, const std::string& path, bool rep
   const auto taken = [&] {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(name);
-    return found != entries_.end() && found->second.adapter;
+    return found != entries_.end() && found->second.loaded.adapter;
   };
   if (!replace && taken()) fail_loaded();
   if (!fs::exists(folder / kConfigName))
     fail_api({.status = 404, .type = "NotFoundError", .param = "lora_path"}, "Loading lora ", name,
              " failed: No adapter found for ", path);
-  std::shared_ptr<const Adapter> adapter;
+  Loaded loaded;
   try {
-    adapter = std::make_shared<const Adapter>(load_adapter(folder, layout_, weights_));
+    loaded = read(folder);
   } catch (const Error& error) {
     if (status_of(error.kind()) >= 500) throw;
     fail_api({.type = "BadRequestError", .param = "lora_path"}, error.what());
   }
   const std::lock_guard lock(mutex_);
   Entry& entry = entries_[name];
-  if (entry.adapter && !replace) fail_loaded();
+  if (entry.loaded.adapter && !replace) fail_loaded();
   unloaded_.erase(name);
-  entry = {.path = folder, .adapter = std::move(adapter), .by_hand = true, .requests = entry.requests};
+  entry = {.path = folder, .loaded = std::move(loaded), .by_hand = true, .requests = entry.requests};
 }
 
 void ModelNames::unload(const std::string& name) {
@@ -213,7 +246,7 @@ void ModelNames::rescan() {
     if (unloaded_.contains(name) || found.half_written) continue;  // what was read before serves on
     Entry& entry = entries_.try_emplace(name, found).first->second;
     if (entry.by_hand || entry.changed == found.changed) continue;
-    entry.adapter = nullptr;  // other files than those that were read
+    entry.loaded = {};  // other files than those that were read
     entry.changed = found.changed;
   }
 }

@@ -6,6 +6,8 @@
 // stays so until it is loaded, or its folder goes and comes again. "base:adapter" is another way to say "adapter". A name that a
 // key may not use is not found.
 //
+// An adapter's folder may bring a chat template, which is then its own, and a tokenizer, which must be the model's.
+//
 // A name is a text of up to 256 bytes without control characters, "..", a backslash or a % code, and not a path from the
 // root: it is never joined to a path that something is written to or removed from.
 //
@@ -23,6 +25,8 @@
 
 #include "lora/adapter.h"
 #include "serve/access.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
 
 namespace slideway {
 
@@ -30,7 +34,8 @@ class ModelNames {
  public:
   struct Found {
     std::string name;
-    std::shared_ptr<const Adapter> adapter;  // null: the base model
+    std::shared_ptr<const Adapter> adapter;    // null: the base model
+    std::shared_ptr<const ChatTemplate> chat;  // the adapter's own; null: the model's
   };
   struct Card {
     std::string name;
@@ -41,12 +46,13 @@ class ModelNames {
   };
 
   // base: the base model's names, the first its own; root: its path. folder: of adapters; empty: none.
-  // weights: the base's numbers, for adapters that need them.
+  // weights: the base's numbers, for adapters that need them. chat: the model's, or null. What is referred to outlives this.
   ModelNames(std::vector<std::string> base, std::string root, const ModelLayout& layout, FetchTensor weights,
-             std::filesystem::path folder);
+             const Tokenizer& tokenizer, const ChatTemplate* chat, std::filesystem::path folder);
 
   // Loads an adapter that is used for the first time. An empty name is the base model's.
   Found find(const std::string& model, const AccessKey* key);
+  void count(const Found& found);                       // a request for it
   std::vector<Card> cards(const AccessKey* key) const;  // base first
   const std::string& base() const { return base_.front(); }
 
@@ -55,20 +61,27 @@ class ModelNames {
   void rescan();
 
  private:
+  struct Loaded {
+    std::shared_ptr<const Adapter> adapter;  // null: not loaded yet
+    std::shared_ptr<const ChatTemplate> chat;
+  };
   struct Entry {
     std::filesystem::path path;
-    std::shared_ptr<const Adapter> adapter;  // null: not loaded yet
+    Loaded loaded;
     std::filesystem::file_time_type changed = {};
     bool by_hand = false;       // load() named it
     bool half_written = false;  // of rescan alone
     std::int64_t requests = 0;
   };
   std::filesystem::path inside(const std::string& path) const;
+  Loaded read(const std::filesystem::path& folder) const;
 
   std::vector<std::string> base_;
   std::string root_;
   const ModelLayout& layout_;
   FetchTensor weights_;
+  const Tokenizer& tokenizer_;
+  const ChatTemplate* chat_;
   std::filesystem::path folder_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;

@@ -4,6 +4,7 @@
 
 #include "lora/small_model.h"
 #include "serve/api_error.h"
+#include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
 namespace slideway {
@@ -11,6 +12,9 @@ namespace {
 
 const char* const kConfig =
     R"({"peft_type":"LORA","r":2,"lora_alpha":4,"target_modules":["q_proj"],"layers_to_transform":[0]})";
+
+const char* const kTokenizer =
+    R"({"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]},"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},"decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}})";
 
 class ModelNamesTest : public testing::Test {
  protected:
@@ -43,7 +47,9 @@ class ModelNamesTest : public testing::Test {
   fs::file_time_type time_ = fs::file_time_type::clock::now();
   ModelConfig config_ = small_config();
   ModelLayout layout_ = make_layout(config_);
-  ModelNames names_{{"base"}, "/models/base", layout_, {}, folder_.path()};
+  std::unique_ptr<Tokenizer> tokenizer_ = Tokenizer::from_json(kTokenizer);
+  ChatTemplate chat_{"{{ bos_token }}{{ messages[0].content }}", "<s>", "</s>"};
+  ModelNames names_{{"base"}, "/models/base", layout_, {}, *tokenizer_, &chat_, folder_.path()};
 };
 
 using Names = std::vector<std::string>;
@@ -76,6 +82,30 @@ TEST_F(ModelNamesTest, WhatIsBeingWrittenAnewServesOnAsItWas) {
   touch(folder_.path() / "a" / "adapter_config.json");
   EXPECT_EQ(adapters(), Names{"a"});
   EXPECT_NE(names_.find("a", nullptr).adapter->digest(), before->digest());
+}
+
+TEST_F(ModelNamesTest, AnAdaptersOwnTemplateIsUsedForItWithTheModelsTokens) {
+  write("plain");
+  write("own");
+  write_text_atomically(subfolder("own") / "chat_template.jinja",
+                        "{{ bos_token }}>>{{ messages[0].content }}");
+  ASSERT_EQ(adapters(), (Names{"own", "plain"}));
+  EXPECT_EQ(names_.find("plain", nullptr).chat, nullptr);
+  const auto found = names_.find("own", nullptr);
+  ASSERT_TRUE(found.chat);
+  EXPECT_EQ(text_of(found.chat->render(R"([{"role":"user","content":"hi"}])")), "<s>>>hi");
+}
+
+TEST_F(ModelNamesTest, AnAdapterOfAnotherTokenizerIsRefusedByTheToken) {
+  write("a");
+  write_text_atomically(subfolder("a") / "tokenizer.json", kTokenizer);
+  std::string other = kTokenizer;
+  other.replace(other.find("\"b\":1,\"ab\":2"), 12, "\"ab\":1,\"b\":2");
+  write("b");
+  write_text_atomically(subfolder("b") / "tokenizer.json", other);
+  ASSERT_EQ(adapters(), (Names{"a", "b"}));
+  EXPECT_TRUE(names_.find("a", nullptr).adapter);
+  expect_error(ErrorKind::unsupported, {"tokenizer", "token 1", "ab"}, [&] { names_.find("b", nullptr); });
 }
 
 TEST_F(ModelNamesTest, AWholeAdapterThatCannotBeAppliedIsListedAndSaysWhy) {

@@ -241,7 +241,8 @@ TEST_F(EngineTest, GivesThePromptsLogProbabilitiesHoweverItIsCut) {
     shorter.prompt_logprobs = false;
     shorter.max_tokens = 1;
     Engine engine = make_engine(model);
-    for (const TokenLogprob& token : events_of(engine, shorter).front().logprobs->top)
+    const auto events = events_of(engine, shorter);
+    for (const TokenLogprob& token : events.front().logprobs->top)
       if (token.token == request.prompt[n]) wanted.push_back(token.logprob);
   }
   for (const std::int64_t chunk : {1, 3, 64}) {

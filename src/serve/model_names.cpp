@@ -209,46 +209,38 @@ void ModelNames::unload(const std::string& name) {
 
 void ModelNames::rescan() {
   if (folder_.empty()) return;
-  std::map<std::string, fs::file_time_type> known, half_written;  // what need not be looked into again
+  std::map<std::string, Seen> before, there;
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& [name, entry] : entries_) known[name] = entry.changed;
-    half_written = half_written_;
+    before = seen_;
   }
-  std::map<std::string, Entry> there;
   std::error_code error;
   for (const fs::directory_entry& item : fs::directory_iterator(folder_, error)) {
     const std::string name = item.path().filename().string();
     if (is_leftover(item.path()) || !is_name(name) || !fs::exists(item.path() / kConfigName)) continue;
-    if (within(fs::weakly_canonical(item.path()), folder_))
-      there[name] = {.path = item.path(), .changed = changed_at(item.path())};
-  }
-  std::erase_if(half_written, [&](const auto& seen) { return !there.contains(seen.first); });
-  for (auto& [name, found] : there) {
-    const auto seen = known.find(name), waiting = half_written.find(name);
-    found.half_written = waiting != half_written.end() && waiting->second == found.changed;
-    if (found.half_written || (seen != known.end() && seen->second == found.changed)) continue;
-    const std::string missing = missing_in(found.path);
-    found.half_written = !missing.empty();
-    if (missing.empty()) {
-      half_written.erase(name);
-    } else {
-      half_written[name] = found.changed;
-      log(LogLevel::warning, "adapter ", name, " is not served as it is now: ", missing);
+    if (!within(fs::weakly_canonical(item.path()), folder_)) continue;
+    Seen& seen = there[name] = {.changed = changed_at(item.path())};
+    if (const auto last = before.find(name); last != before.end() && last->second.changed == seen.changed) {
+      seen.whole = last->second.whole;
+      continue;
     }
+    const std::string missing = missing_in(item.path());
+    seen.whole = missing.empty();
+    if (!seen.whole) log(LogLevel::warning, "adapter ", name, " is not served as it is now: ", missing);
   }
   const std::lock_guard lock(mutex_);
-  half_written_ = std::move(half_written);
   std::erase_if(unloaded_, [&](const std::string& name) { return !there.contains(name); });
   std::erase_if(entries_,
                 [&](const auto& entry) { return !entry.second.by_hand && !there.contains(entry.first); });
-  for (auto& [name, found] : there) {
-    if (unloaded_.contains(name) || found.half_written) continue;  // what was read before serves on
-    Entry& entry = entries_.try_emplace(name, found).first->second;
-    if (entry.by_hand || entry.changed == found.changed) continue;
+  for (const auto& [name, seen] : there) {
+    if (unloaded_.contains(name) || !seen.whole) continue;  // what was read before serves on
+    Entry& entry =
+        entries_.try_emplace(name, Entry{.path = folder_ / name, .changed = seen.changed}).first->second;
+    if (entry.by_hand || entry.changed == seen.changed) continue;
     entry.loaded = {};  // other files than those that were read
-    entry.changed = found.changed;
+    entry.changed = seen.changed;
   }
+  seen_ = std::move(there);
 }
 
 }  // namespace slideway

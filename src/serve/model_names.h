@@ -69,9 +69,12 @@ class ModelNames {
     std::filesystem::path path;
     Loaded loaded;
     std::filesystem::file_time_type changed = {};
-    bool by_hand = false;       // load() named it
-    bool half_written = false;  // of rescan alone
+    bool by_hand = false;  // load() named it
     std::int64_t requests = 0;
+  };
+  struct Seen {
+    std::filesystem::file_time_type changed;
+    bool whole = false;  // else half-written
   };
   std::filesystem::path inside(const std::string& path) const;
   Loaded read(const std::filesystem::path& folder) const;
@@ -85,9 +88,8 @@ class ModelNames {
   std::filesystem::path folder_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
-  std::set<std::string> unloaded_;  // by hand, though their folders are still there
-  std::map<std::string, std::filesystem::file_time_type>
-      half_written_;  // as they were when they were looked into
+  std::set<std::string> unloaded_;    // by hand, though their folders are still there
+  std::map<std::string, Seen> seen_;  // the folder's, as they were when they were looked into
   std::int64_t base_requests_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <iomanip>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -14,24 +15,21 @@
 #include "core/machine.h"
 #include "memory/budget.h"
 #include "model/shapes.h"
+#include "train/run_device.h"
 #include "train/train_bench.h"
 
 namespace slideway {
 namespace {
 
 struct BenchWords {
-  std::string shape = "llama-3.1-8b", device = "auto";
+  std::string shape = "llama-3.1-8b";
+  DeviceChoice device = DeviceChoice::automatic;
   std::vector<std::string> gpu_memory = {""};
   std::vector<std::int64_t> tokens = {8192, 16384, 32768, 65536};
   std::vector<double> max_grad_norm = {1};
   int layers = 0, sequence_len = 1024, micro_batch_size = 4, lora_r = 0, steps = 4, threads = 0;
   bool table = false;
 };
-
-std::unique_ptr<Device> device_of(const BenchWords& words) {
-  if (words.device == "cuda" || (words.device == "auto" && cuda_devices() > 0)) return make_cuda_device();
-  return make_host_device({.seeded = words.device == "seeded"});
-}
 
 std::string share(double part, double whole) {
   std::ostringstream out;
@@ -60,7 +58,7 @@ std::string line(const TrainBenchOptions& o, const TrainBenchResult& r, const Me
 }
 
 int bench(const BenchWords& words) {
-  const auto device = device_of(words);
+  const auto device = make_device(words.device);
   Threads threads(words.threads);
   const MeasuredRates rates = measure_machine(*device, threads);
   std::printf("%s\n", rates.line().c_str());
@@ -114,7 +112,12 @@ void add_bench(CLI::App& app, int& exit_code) {
   for (const std::string& name : known_shapes()) shapes += (shapes.empty() ? "" : ", ") + name;
   train->add_option("--shape", words->shape, shapes)->capture_default_str();
   train->add_option("--layers", words->layers, "Only so many of its layers")->check(CLI::Range(0, 4096));
-  train->add_option("--device", words->device)->check(CLI::IsMember({"auto", "cpu", "cuda", "seeded"}));
+  train->add_option("--device", words->device)
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, DeviceChoice>{{"auto", DeviceChoice::automatic},
+                                                                      {"cpu", DeviceChoice::cpu},
+                                                                      {"cuda", DeviceChoice::cuda},
+                                                                      {"seeded", DeviceChoice::seeded}}));
   train
       ->add_option("--gpu-memory", words->gpu_memory,
                    "Hard limits, such as 24GiB,8GiB; what the card has by default")

@@ -16,11 +16,10 @@ std::int64_t total_elements(std::span<const BlockLayout* const> layouts) {
 LayerStore::LayerStore(Device& device, std::vector<const BlockLayout*> layouts,
                        const LayerStoreOptions& options)
     : options_(options) {
-  options_.remainder |= options_.trained;
   const auto total = std::size_t(total_elements(layouts));
   hi_ = device.allocate_pinned(total * sizeof(bf16_t));
   const std::size_t lo_bytes = total * sizeof(std::int16_t);
-  if (options_.remainder) lo_ = options_.exact ? device.allocate_pinned(lo_bytes) : allocate_host(lo_bytes);
+  if (options_.remainder()) lo_ = options_.exact ? device.allocate_pinned(lo_bytes) : allocate_host(lo_bytes);
   if (options_.trained) {
     m_ = allocate_host(total * sizeof(float));
     v_ = allocate_host(total * sizeof(float));
@@ -29,7 +28,7 @@ LayerStore::LayerStore(Device& device, std::vector<const BlockLayout*> layouts,
   for (const BlockLayout* layout : layouts) {
     Block block{.layout = layout, .elements = layout->elements};
     block.hi = reinterpret_cast<bf16_t*>(hi_.data()) + at;
-    if (options_.remainder) block.lo = reinterpret_cast<std::int16_t*>(lo_.data()) + at;
+    if (options_.remainder()) block.lo = reinterpret_cast<std::int16_t*>(lo_.data()) + at;
     if (options_.trained) {
       block.m = reinterpret_cast<float*>(m_.data()) + at;
       block.v = reinterpret_cast<float*>(v_.data()) + at;
@@ -43,7 +42,7 @@ std::vector<Demand> LayerStore::demands(std::span<const BlockLayout* const> layo
                                         const LayerStoreOptions& options, const std::string& whose) {
   const auto n = std::uint64_t(total_elements(layouts));
   std::vector<Demand> demands{{Tier::pinned, whose + " weights, BF16", n * 2}};
-  if (options.remainder || options.trained)
+  if (options.remainder())
     demands.push_back(
         {options.exact ? Tier::pinned : Tier::host, whose + " weights, 16-bit remainder", n * 2});
   if (options.trained) demands.push_back({Tier::host, whose + " AdamW moments, FP32", n * 8});

@@ -24,9 +24,9 @@ namespace slideway {
 class Threads;
 
 struct LayerStoreOptions {
-  bool trained = true;    // has moments
-  bool remainder = true;  // has lo; always true when trained
-  bool exact = false;     // products use the exact master: lo travels to the device too, so it is pinned
+  bool trained = true;  // has moments
+  bool exact = false;   // products use the exact master: lo travels to the device too, so it is pinned
+  bool remainder() const { return trained || exact; }  // has lo
 };
 
 class LayerStore {

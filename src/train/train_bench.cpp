@@ -5,6 +5,7 @@
 
 #include "core/machine.h"
 #include "core/random.h"
+#include "train/run_device.h"
 #include "train/slider.h"
 #include "train/step_work.h"
 #include "train/store_files.h"
@@ -62,14 +63,10 @@ TrainBench::TrainBench(Device& device, Threads& threads, ModelConfig config, int
     lora_ = std::make_unique<LoraLayout>(make_lora_layout(
         layout_, {.r = lora_r, .lora_alpha = 2.0 * lora_r, .target_modules = choose_modules("all-linear")}));
     lora_blocks_ = lora_block_layouts(*lora_);
-    std::vector<const BlockLayout*> blocks;
-    for (const BlockLayout& block : lora_blocks_) blocks.push_back(&block);
-    adapter_ = std::make_unique<LayerStore>(device_, std::move(blocks), LayerStoreOptions{});
+    adapter_ = std::make_unique<LayerStore>(device_, block_pointers(lora_blocks_), LayerStoreOptions{});
     init_adapter(*lora_, 1, *adapter_);
   }
-  base_ = std::make_unique<LayerStore>(
-      device_, layout_.blocks(),
-      lora_ ? LayerStoreOptions{.trained = false, .remainder = false} : LayerStoreOptions{});
+  base_ = std::make_unique<LayerStore>(device_, layout_.blocks(), LayerStoreOptions{.trained = !lora_});
   fill(*base_, threads_);
 }
 
@@ -82,19 +79,13 @@ TrainPlan TrainBench::make_plan(const TrainBenchOptions& o) const {
       .micro_batch_size = int(std::min<std::int64_t>(o.micro_batch_size, o.tokens / o.sequence_len)),
       .max_grad_norm = o.max_grad_norm};
   options.gradient_accumulation_steps = int(o.tokens / o.sequence_len / options.micro_batch_size);
-  const auto stream = device_.make_stream("plan");
-  const auto ops = make_ops(device_, *stream, threads_);
-  return make_train_plan(options,
-                         {.config = &config_,
-                          .layout = &layout_,
-                          .lora = lora_.get(),
-                          .micro_batch_rows = std::int64_t(options.micro_batch_size) * o.sequence_len,
-                          .device = device_.kind(),
-                          .device_copies = device_.copies(),
-                          .preferred_activation = ops->preferred_activation(),
-                          .products = ops->numeric_plan(),
-                          .device_bytes = o.gpu_memory ? o.gpu_memory : device_.available(),
-                          .process_bytes = std::uint64_t(1) << 30});
+  PlanInputs inputs{.config = &config_,
+                    .layout = &layout_,
+                    .lora = lora_.get(),
+                    .micro_batch_rows = std::int64_t(options.micro_batch_size) * o.sequence_len,
+                    .process_bytes = std::uint64_t(1) << 30};
+  describe_device(inputs, device_, threads_, o.gpu_memory);
+  return make_train_plan(options, inputs);
 }
 
 TrainBenchResult TrainBench::run(const TrainBenchOptions& options, const MeasuredRates& rates) {

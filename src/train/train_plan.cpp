@@ -28,12 +28,6 @@ OptimizerOptions optimizer_shape(const TrainOptions& options, const TrainPlan& p
           .kinds = optimizer_kinds(*in.layout, in.lora, in.device_copies)};
 }
 
-std::vector<const BlockLayout*> pointers(const std::vector<BlockLayout>& layouts) {
-  std::vector<const BlockLayout*> all;
-  for (const BlockLayout& layout : layouts) all.push_back(&layout);
-  return all;
-}
-
 std::vector<Demand> all_demands(const TrainOptions& options, const TrainPlan& plan, const PlanInputs& in) {
   std::vector<Demand> all{{Tier::host, "program, tokenizer, data set", in.process_bytes}};
   const auto add = [&](const std::vector<Demand>& more) {
@@ -43,13 +37,12 @@ std::vector<Demand> all_demands(const TrainOptions& options, const TrainPlan& pl
   const std::vector<const BlockLayout*> base = in.layout->blocks();
   const OptimizerOptions optimizer = optimizer_shape(options, plan, in);
   const bool exact = plan.numeric.precision.weights == DType::f32;
+  add(LayerStore::demands(base, {.trained = !in.lora, .exact = exact}, in.lora ? "base" : "model"));
   if (in.lora) {
     const std::vector<BlockLayout> adapter = lora_block_layouts(*in.lora);
-    add(LayerStore::demands(base, {.trained = false, .remainder = exact, .exact = exact}, "base"));
-    add(LayerStore::demands(pointers(adapter), {}, "adapter"));
-    add(Optimizer::demands(pointers(adapter), optimizer));
+    add(LayerStore::demands(block_pointers(adapter), {}, "adapter"));
+    add(Optimizer::demands(block_pointers(adapter), optimizer));
   } else {
-    add(LayerStore::demands(base, {.exact = exact}, "model"));
     std::int64_t largest = 0;
     for (const BlockLayout* block : base)
       for (const TensorSpec& tensor : block->tensors) largest = std::max(largest, tensor.elements());
@@ -161,6 +154,12 @@ TrainPlan make_train_plan(const TrainOptions& options, const PlanInputs& in) {
   size_rows(plan, in, in.micro_batch_rows);
   if (!choose(plan, options, in)) refuse(plan, options, in);
   return plan;
+}
+
+std::vector<const BlockLayout*> block_pointers(const std::vector<BlockLayout>& layouts) {
+  std::vector<const BlockLayout*> all;
+  for (const BlockLayout& layout : layouts) all.push_back(&layout);
+  return all;
 }
 
 std::vector<BlockLayout> lora_block_layouts(const LoraLayout& lora) {

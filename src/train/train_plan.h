@@ -73,5 +73,7 @@ TrainPlan make_train_plan(const TrainOptions& options, const PlanInputs& inputs)
 
 // LoRA's blocks as a LayerStore takes them: one a layer, tensors named as peft names them in its file.
 std::vector<BlockLayout> lora_block_layouts(const LoraLayout& lora);
+// layouts must outlive what takes these.
+std::vector<const BlockLayout*> block_pointers(const std::vector<BlockLayout>& layouts);
 
 }  // namespace slideway

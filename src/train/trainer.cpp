@@ -11,20 +11,12 @@
 #include "formats/safetensors.h"
 #include "model/weights.h"
 #include "train/checkpoint.h"
+#include "train/run_device.h"
 #include "train/slider.h"
 #include "train/store_files.h"
 
 namespace slideway {
 namespace {
-
-// Left to the driver and the libraries, which take memory of their own as they go.
-constexpr std::uint64_t kDeviceMargin = std::uint64_t(512) << 20;
-
-std::unique_ptr<Device> make_device(const TrainOptions& options) {
-  const bool automatic = options.device == DeviceChoice::automatic;
-  if (options.device == DeviceChoice::cuda || (automatic && cuda_devices() > 0)) return make_cuda_device();
-  return make_host_device({.seeded = options.device == DeviceChoice::seeded, .seed = options.device_seed});
-}
 
 AdapterConfig adapter_config(const TrainOptions& options) {
   AdapterConfig config{.r = options.lora_r,
@@ -113,28 +105,20 @@ Trainer::Run::Run(const TrainOptions& chosen)
                        &threads);
   sampler = std::make_unique<BatchSampler>(data, options);
   steps = total_steps(options, sampler->steps_per_epoch());
-  device = make_device(options);
+  device = make_device(options.device, options.device_seed);
   make_plan();
 }
 
 void Trainer::Run::make_plan() {
-  const auto stream = device->make_stream("plan");
-  const auto ops = make_ops(*device, *stream, threads);
   const std::uint64_t process = resident_memory();
-  std::uint64_t device_bytes = options.gpu_memory ? options.gpu_memory : Budget::kUnlimited;
-  if (device->kind() == DeviceKind::cuda)
-    device_bytes = std::min(device_bytes, device->available() - std::min(device->available(), kDeviceMargin));
-  plan = make_train_plan(options, {.config = &files->config(),
-                                   .layout = &files->layout(),
-                                   .lora = lora.get(),
-                                   .micro_batch_rows = sampler->max_micro_batch_tokens(),
-                                   .device = device->kind(),
-                                   .device_copies = device->copies(),
-                                   .preferred_activation = ops->preferred_activation(),
-                                   .products = ops->numeric_plan(),
-                                   .device_bytes = device_bytes,
-                                   .host_bytes = options.ram ? options.ram : available_memory() + process,
-                                   .process_bytes = process});
+  PlanInputs inputs{.config = &files->config(),
+                    .layout = &files->layout(),
+                    .lora = lora.get(),
+                    .micro_batch_rows = sampler->max_micro_batch_tokens(),
+                    .host_bytes = options.ram ? options.ram : available_memory() + process,
+                    .process_bytes = process};
+  describe_device(inputs, *device, threads, options.gpu_memory);
+  plan = make_train_plan(options, inputs);
 }
 
 void Trainer::Run::check_disk() const {
@@ -148,15 +132,9 @@ void Trainer::Run::check_disk() const {
 
 void Trainer::Run::load() {
   const bool exact = plan.numeric.precision.weights == DType::f32;
-  base = std::make_unique<LayerStore>(
-      *device, files->layout().blocks(),
-      lora ? LayerStoreOptions{.trained = false, .remainder = exact, .exact = exact}
-           : LayerStoreOptions{.exact = exact});
-  if (lora) {
-    std::vector<const BlockLayout*> blocks;
-    for (const BlockLayout& block : lora_blocks) blocks.push_back(&block);
-    adapter = std::make_unique<LayerStore>(*device, std::move(blocks), LayerStoreOptions{});
-  }
+  base = std::make_unique<LayerStore>(*device, files->layout().blocks(),
+                                      LayerStoreOptions{.trained = !lora, .exact = exact});
+  if (lora) adapter = std::make_unique<LayerStore>(*device, block_pointers(lora_blocks), LayerStoreOptions{});
   if (options.resume_from_checkpoint.empty()) {
     load_weights(*files, *base, threads);
     if (lora) init_adapter(*lora, options.seed, *adapter);

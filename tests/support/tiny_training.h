@@ -146,13 +146,11 @@ inline TinyResult train_tiny(const TinyOptions& options) {
   if (options.precision.activations == DType::f32) CHECK(plan.saved_bytes > 0);
 
   const bool exact = options.precision.weights == DType::f32;
-  LayerStore base(*device, layout.blocks(), {.trained = !options.lora, .remainder = exact, .exact = exact});
+  LayerStore base(*device, layout.blocks(), {.trained = !options.lora, .exact = exact});
   fill_random(base, 0.2f);
   std::unique_ptr<LayerStore> adapter;
   if (lora) {
-    std::vector<const BlockLayout*> blocks;
-    for (const BlockLayout& block : lora_blocks) blocks.push_back(&block);
-    adapter = std::make_unique<LayerStore>(*device, blocks, LayerStoreOptions{});
+    adapter = std::make_unique<LayerStore>(*device, block_pointers(lora_blocks), LayerStoreOptions{});
     fill_random(*adapter, 0.1f);
   }
   TinyResult result;

@@ -78,8 +78,9 @@ class GoldenRun {
                                       .device = device_->kind(),
                                       .device_copies = device_->copies(),
                                       .preferred_activation = DType::bf16});
+    const bool exact = plan_.numeric.precision.weights == DType::f32;
     base_ = std::make_unique<LayerStore>(*device_, files_->layout().blocks(),
-                                         LayerStoreOptions{.trained = !c.lora});
+                                         LayerStoreOptions{.trained = !c.lora, .exact = exact});
     load_weights(*files_, *base_, threads_);
     if (c.lora) load_adapter();
     slider_ = std::make_unique<Slider>(SliderParts{
@@ -110,9 +111,7 @@ class GoldenRun {
 
  private:
   void load_adapter() {
-    std::vector<const BlockLayout*> blocks;
-    for (const BlockLayout& block : lora_blocks_) blocks.push_back(&block);
-    adapter_ = std::make_unique<LayerStore>(*device_, blocks, LayerStoreOptions{});
+    adapter_ = std::make_unique<LayerStore>(*device_, block_pointers(lora_blocks_), LayerStoreOptions{});
     load_adapter_weights(golden_.adapter(), *adapter_);
   }
 

@@ -1,7 +1,7 @@
 // SwiGLU. With s = 1 / (1 + e^−g): silu(g) = g · s, and silu'(g) = s · (1 + g · (1 − s)).
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lane_loops.h"
-#include "ops/cpu/pieces.h"
+#include "ops/pieces.h"
 #include "ops/shapes.h"
 
 namespace slideway {

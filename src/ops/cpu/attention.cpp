@@ -3,8 +3,8 @@
 #include "ops/cpu/attention_tile.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/pieces.h"
 #include "ops/cpu/scratch.h"
+#include "ops/pieces.h"
 #include "ops/shapes.h"
 
 namespace slideway {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ops/cpu/lanes.h"
+#include "ops/with_type.h"
 #include "tensor/tensor.h"
 
 namespace slideway {
@@ -56,20 +57,6 @@ T* numbers(const Tensor& tensor) {
   } else {
     return tensor.bf16();
   }
-}
-
-// Calls body with a float or a bf16_t, whichever the type is: body([](auto zero) { using A = decltype(zero); … }).
-template <class Body>
-void with_type(DType type, const Body& body) {
-  if (type == DType::f32) {
-    body(float{});
-  } else {
-    body(bf16_t{});
-  }
-}
-template <class Body>
-void with_types(DType first, DType second, const Body& body) {
-  with_type(first, [&](auto a) { with_type(second, [&](auto b) { body(a, b); }); });
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/matrix_view.h"
-#include "ops/cpu/pieces.h"
 #include "ops/cpu/scratch.h"
+#include "ops/pieces.h"
 #include "ops/shapes.h"
 
 namespace slideway {

@@ -6,8 +6,8 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/paged_tile.h"
-#include "ops/cpu/pieces.h"
 #include "ops/cpu/scratch.h"
+#include "ops/pieces.h"
 #include "ops/shapes.h"
 
 namespace slideway {

@@ -8,9 +8,9 @@
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/lane_loops.h"
 #include "ops/cpu/numeric_plan.h"
-#include "ops/cpu/pieces.h"
 #include "ops/cpu/row_products.h"
 #include "ops/cpu/scratch.h"
+#include "ops/pieces.h"
 #include "ops/shapes.h"
 
 namespace slideway {

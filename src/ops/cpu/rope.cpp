@@ -5,8 +5,8 @@
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lane_loops.h"
-#include "ops/cpu/pieces.h"
 #include "ops/cpu/rope_table.h"
+#include "ops/pieces.h"
 #include "ops/shapes.h"
 
 namespace slideway {

@@ -6,7 +6,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/lane_loops.h"
 #include "ops/cpu/numeric_plan.h"
-#include "ops/cpu/pieces.h"
+#include "ops/pieces.h"
 #include "ops/shapes.h"
 
 namespace slideway {

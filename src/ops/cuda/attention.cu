@@ -45,6 +45,29 @@ std::vector<AttentionTile> tiles_of(const Sequences& sequences, int rows) {
   return tiles;
 }
 
+AttentionCall call_of(Tensor out, Tensor lse, Tensor qkv, Heads heads, const Sequences& sequences,
+                      float scale) {
+  return {.qkv = qkv.data(),
+          .out = out.data(),
+          .lse = lse.f32(),
+          .rows = qkv.size(0),
+          .heads = heads.query,
+          .kv_heads = heads.key_value,
+          .width = heads.width,
+          .window = sequences.window,
+          .scale = scale};
+}
+
+// Gives the call its tiles, of mma_rows where tensor cores take it: then true.
+bool cut(AttentionCall& call, const Sequences& sequences, DType type, int mma_rows, HostData& host_data) {
+  const bool mma = mma_attention_takes(call, type);
+  const std::vector<AttentionTile> tiles =
+      tiles_of(sequences, mma ? mma_rows : attention_tile_rows(padded_width(call.width)));
+  call.tiles = host_data.put(std::span<const AttentionTile>(tiles));
+  call.tile_count = std::int64_t(tiles.size());
+  return mma;
+}
+
 void check_width(const Heads& heads) {
   if (heads.width > kWidestHead)
     fail(ErrorKind::unsupported, "attention on CUDA takes heads of at most ", kWidestHead,
@@ -67,21 +90,8 @@ void CudaOps::attention(Tensor out, Tensor lse, Tensor qkv, Heads heads, const S
   use();
   if (qkv.size(0) == 0) return;
   if (cudnn_ && cudnn_->forward({out, lse, qkv, heads, sequences, scale, {}, {}}, host_data_)) return;
-  AttentionCall call{.qkv = qkv.data(),
-                     .out = out.data(),
-                     .lse = lse.f32(),
-                     .rows = qkv.size(0),
-                     .heads = heads.query,
-                     .kv_heads = heads.key_value,
-                     .width = heads.width,
-                     .window = sequences.window,
-                     .scale = scale};
-  const bool mma = mma_attention_takes(call, qkv.dtype());
-  const std::vector<AttentionTile> tiles =
-      tiles_of(sequences, mma ? kForwardQueries : attention_tile_rows(padded_width(heads.width)));
-  call.tiles = host_data_.put(std::span<const AttentionTile>(tiles));
-  call.tile_count = std::int64_t(tiles.size());
-  if (mma) return mma_attention(call, handle());
+  AttentionCall call = call_of(out, lse, qkv, heads, sequences, scale);
+  if (cut(call, sequences, qkv.dtype(), kForwardQueries, host_data_)) return mma_attention(call, handle());
   f32_attention(call, qkv.dtype(), handle());
 }
 
@@ -96,23 +106,11 @@ void CudaOps::attention_backward(Tensor d_qkv, Tensor d_out, Tensor out, Tensor 
   CHECK(heads.query * T * sizeof(float) <= workspace_.deltas.size(), "attention_backward of ", T,
         " rows and ", heads.query, " heads, but OpsOptions said ", options_.rows, " and ",
         options_.heads.query);
-  AttentionCall call{.qkv = qkv.data(),
-                     .out = out.data(),
-                     .lse = lse.f32(),
-                     .d_out = d_out.data(),
-                     .d_qkv = d_qkv.data(),
-                     .deltas = reinterpret_cast<float*>(workspace_.deltas.data()),
-                     .rows = T,
-                     .heads = heads.query,
-                     .kv_heads = heads.key_value,
-                     .width = heads.width,
-                     .window = sequences.window,
-                     .scale = scale};
-  const bool mma = mma_attention_takes(call, qkv.dtype());
-  const std::vector<AttentionTile> tiles =
-      tiles_of(sequences, mma ? kBackwardRows : attention_tile_rows(padded_width(heads.width)));
-  call.tiles = host_data_.put(std::span<const AttentionTile>(tiles));
-  call.tile_count = std::int64_t(tiles.size());
+  AttentionCall call = call_of(out, lse, qkv, heads, sequences, scale);
+  call.d_out = d_out.data();
+  call.d_qkv = d_qkv.data();
+  call.deltas = reinterpret_cast<float*>(workspace_.deltas.data());
+  const bool mma = cut(call, sequences, qkv.dtype(), kBackwardRows, host_data_);
   with_type(qkv.dtype(), [&](auto zero) {
     using A = decltype(zero);
     deltas_kernel<A><<<unsigned(pieces_of(T * heads.query, 8)), 8 * kWarp, 0, handle()>>>(call);

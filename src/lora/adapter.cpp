@@ -37,13 +37,6 @@ fs::path tensor_file(const fs::path& folder) {
   fail(ErrorKind::not_found, folder.string(), " has no adapter_model.safetensors");
 }
 
-std::vector<float> widened(const Tensor& tensor) {
-  std::vector<float> out(std::size_t(tensor.elements()));
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = tensor.dtype() == DType::f32 ? tensor.f32()[i] : to_float(tensor.bf16()[i]);
-  return out;
-}
-
 class Digest {
  public:
   Digest() : hash_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {

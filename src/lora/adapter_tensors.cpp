@@ -37,25 +37,17 @@ constexpr std::pair<std::string_view, Piece> kEndings[] = {
     {".weight", Piece::weight},
 };
 
-std::optional<Role> bias_of(Role role) {
-  switch (role) {
-    case Role::q_proj:
-      return Role::q_bias;
-    case Role::k_proj:
-      return Role::k_bias;
-    case Role::v_proj:
-      return Role::v_bias;
-    case Role::o_proj:
-      return Role::o_bias;
-    case Role::gate_proj:
-      return Role::gate_bias;
-    case Role::up_proj:
-      return Role::up_bias;
-    case Role::down_proj:
-      return Role::down_bias;
-    default:
-      return std::nullopt;
-  }
+// A projection and its bias.
+constexpr std::pair<Role, Role> kBiases[] = {
+    {Role::q_proj, Role::q_bias},       {Role::k_proj, Role::k_bias},       {Role::v_proj, Role::v_bias},
+    {Role::o_proj, Role::o_bias},       {Role::gate_proj, Role::gate_bias}, {Role::up_proj, Role::up_bias},
+    {Role::down_proj, Role::down_bias},
+};
+
+std::optional<Role> bias_of(Role projection) {
+  for (const auto& [of, bias] : kBiases)
+    if (of == projection) return bias;
+  return std::nullopt;
 }
 
 // Every module that an adapter may change.
@@ -296,6 +288,19 @@ class Search {
 };
 
 }  // namespace
+
+std::vector<float> widened(const Tensor& tensor) {
+  std::vector<float> out(std::size_t(tensor.elements()));
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = tensor.dtype() == DType::f32 ? tensor.f32()[i] : to_float(tensor.bf16()[i]);
+  return out;
+}
+
+std::optional<Role> biased_role(Role bias) {
+  for (const auto& [projection, own] : kBiases)
+    if (own == bias) return projection;
+  return std::nullopt;
+}
 
 FoundModules find_modules(const SafetensorsFile& file, const AdapterConfig& config,
                           const ModelLayout& layout) {

@@ -9,7 +9,9 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "formats/safetensors.h"
 #include "lora/adapter_config.h"
@@ -47,5 +49,8 @@ FoundModules find_modules(const SafetensorsFile& file, const AdapterConfig& conf
 
 // The tokens that have rows of their own in this module; empty: none.
 std::vector<std::int64_t> tokens_of(const AdapterConfig& config, const std::string& module);
+
+std::optional<Role> biased_role(Role bias);        // the projection whose bias this is; none: it is no bias
+std::vector<float> widened(const Tensor& tensor);  // f32 or bf16, as f32
 
 }  // namespace slideway

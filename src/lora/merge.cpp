@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <vector>
+
+#include "lora/adapter_tensors.h"
 
 namespace slideway {
 namespace {
-
-std::vector<float> widened(const Tensor& tensor) {
-  const auto n = std::size_t(tensor.elements());
-  std::vector<float> out(n);
-  for (std::size_t i = 0; i < n; ++i)
-    out[i] = tensor.dtype() == DType::f32 ? tensor.f32()[i] : to_float(tensor.bf16()[i]);
-  return out;
-}
 
 float factor_of(const AdapterModule& module, std::int64_t n) {
   return module.factor ? module.factor.f32()[n] : 1.0f;
@@ -56,27 +49,6 @@ void merge_end(const AdapterEnd& end, std::span<float> out, Threads& threads) {
   for (std::size_t i = 0; i < end.tokens.size(); ++i)
     std::copy_n(rows.begin() + std::ptrdiff_t(i * D), D,
                 out.begin() + std::ptrdiff_t(std::size_t(end.tokens[i]) * D));
-}
-
-std::optional<Role> biased_role(Role bias) {
-  switch (bias) {
-    case Role::q_bias:
-      return Role::q_proj;
-    case Role::k_bias:
-      return Role::k_proj;
-    case Role::v_bias:
-      return Role::v_proj;
-    case Role::o_bias:
-      return Role::o_proj;
-    case Role::gate_bias:
-      return Role::gate_proj;
-    case Role::up_bias:
-      return Role::up_proj;
-    case Role::down_bias:
-      return Role::down_proj;
-    default:
-      return std::nullopt;
-  }
 }
 
 void merge_bias(const AdapterModule& module, std::span<float> bias) {

@@ -108,9 +108,7 @@ void add_bench(CLI::App& app, int& exit_code) {
       "train",
       "Training steps of random weights of true shapes: first the machine's own rates, then a line a run");
   auto words = std::make_shared<BenchWords>();
-  std::string shapes;
-  for (const std::string& name : known_shapes()) shapes += (shapes.empty() ? "" : ", ") + name;
-  train->add_option("--shape", words->shape, shapes)->capture_default_str();
+  train->add_option("--shape", words->shape, known_shapes())->capture_default_str();
   train->add_option("--layers", words->layers, "Only so many of its layers")->check(CLI::Range(0, 4096));
   train->add_option("--device", words->device)
       ->transform(

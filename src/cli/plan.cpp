@@ -173,13 +173,11 @@ void add_plan(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("plan", "Forecast memory and time of training on a machine that need not be here");
   auto words = std::make_shared<PlanWords>();
-  std::string shapes, machines;
-  for (const std::string& name : known_shapes()) shapes += (shapes.empty() ? "" : ", ") + name;
-  for (const MachineRates& machine : known_machines())
-    machines += (machines.empty() ? "" : ", ") + machine.name;
-  command->add_option("MODEL", words->model, "A folder with config.json, a .gguf file, or a shape: " + shapes)
+  command
+      ->add_option("MODEL", words->model,
+                   "A folder with config.json, a .gguf file, or a shape: " + known_shapes())
       ->required();
-  command->add_option("--gpu", words->gpu, "The card: " + machines)->capture_default_str();
+  command->add_option("--gpu", words->gpu, "The card: " + known_machine_names())->capture_default_str();
   command->add_option("--gpu-memory", words->gpu_memory,
                       "Of the card, such as 24GiB; what it has by default");
   command->add_option("--ram", words->ram, "Of the host")->capture_default_str();

@@ -35,9 +35,9 @@ const Shape* find(const std::string& name) {
 
 }  // namespace
 
-std::vector<std::string> known_shapes() {
-  std::vector<std::string> names;
-  for (const Shape& shape : kShapes) names.emplace_back(shape.name);
+std::string known_shapes() {
+  std::string names;
+  for (const Shape& shape : kShapes) names += std::string(names.empty() ? "" : ", ") + shape.name;
   return names;
 }
 
@@ -47,11 +47,7 @@ bool is_known_shape(const std::string& name) {
 
 ModelConfig config_of_shape(const std::string& name, int layers) {
   const Shape* shape = find(name);
-  if (!shape) {
-    std::string known;
-    for (const std::string& one : known_shapes()) known += (known.empty() ? "" : ", ") + one;
-    fail(ErrorKind::not_found, "there is no shape '", name, "'; known are ", known);
-  }
+  if (!shape) fail(ErrorKind::not_found, "there is no shape '", name, "'; known are ", known_shapes());
   if (layers > shape->layers)
     fail(ErrorKind::invalid_input, name, " has ", shape->layers, " layers, not ", layers);
   ModelConfig config{.family = shape->family,

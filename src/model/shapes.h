@@ -5,13 +5,12 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "model/config.h"
 
 namespace slideway {
 
-std::vector<std::string> known_shapes();
+std::string known_shapes();  // their names, for people
 bool is_known_shape(const std::string& name);
 
 // layers > 0: only so many of its layers, for what of a model fits a machine.

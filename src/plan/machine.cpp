@@ -37,12 +37,16 @@ std::span<const MachineRates> known_machines() {
   return kMachines;
 }
 
+std::string known_machine_names() {
+  std::string names;
+  for (const MachineRates& machine : kMachines) names += (names.empty() ? "" : ", ") + machine.name;
+  return names;
+}
+
 const MachineRates& machine_named(const std::string& name) {
   for (const MachineRates& machine : kMachines)
     if (plain(machine.name) == plain(name)) return machine;
-  std::string known;
-  for (const MachineRates& machine : kMachines) known += (known.empty() ? "" : ", ") + machine.name;
-  fail(ErrorKind::not_found, "there is no machine '", name, "'; known are ", known,
+  fail(ErrorKind::not_found, "there is no machine '", name, "'; known are ", known_machine_names(),
        "; others are given by their numbers");
 }
 

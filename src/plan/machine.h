@@ -22,6 +22,7 @@ struct MachineRates {
 };
 
 std::span<const MachineRates> known_machines();
+std::string known_machine_names();  // for people
 // Errors: not_found, with the known names. Case and the vendor's words do not matter: "RTX 4090", "rtx4090", "4090".
 const MachineRates& machine_named(const std::string& name);
 
